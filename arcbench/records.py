@@ -1,0 +1,298 @@
+"""Run folders: one per cell, append-only, safe to interrupt at any moment; and the one reader of them.
+
+``<results>/<harness>/<engine>/<model>/<method>/<digest>/`` holds ``config.yaml`` (the resolved
+config), ``manifest.json`` (what it ran on), ``episodes.jsonl`` (one whole episode per line) and
+``.lock``. ``docs/record.md`` lists the fields.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO
+
+import orjson
+import yaml
+
+from arcbench.types import ConfigError, Json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EPISODES, MANIFEST, CONFIG = "episodes.jsonl", "manifest.json", "config.yaml"
+DIGEST_CHARS = 12
+
+
+class RunError(RuntimeError):
+    """A run folder that cannot be used: one line that names it and says what to do."""
+
+
+# --------------------------------------------------------------------------------------- identity
+
+
+def flatten(config: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+    """Nested mappings as one mapping with dotted keys; lists stay values."""
+    flat: dict[str, Json] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def identity(config: Mapping[str, Json], ignored: Sequence[str]) -> dict[str, Json]:
+    """The part of a resolved config that can change an outcome. ``ignored`` names dotted keys that
+    cannot; a name ending in ``.`` covers all keys below it."""
+    return {
+        key: value
+        for key, value in sorted(flatten(config).items())
+        if not any(key == name or (name.endswith(".") and key.startswith(name)) for name in ignored)
+    }
+
+
+def digest(config: Mapping[str, Json], ignored: Sequence[str]) -> str:
+    """Short hash of :func:`identity`: the name of the run folder."""
+    canonical = orjson.dumps(identity(config, ignored), option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).hexdigest()[:DIGEST_CHARS]
+
+
+# ----------------------------------------------------------------------------------------- writing
+
+
+class RunFolder:
+    """One cell's folder, held by one process. Use as a context manager.
+
+    Raises :class:`ConfigError` when the folder holds a run of another config (naming the first value
+    that differs) and :class:`RunError` when another process has it.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Json], ignored: Sequence[str]) -> None:
+        self.path = path
+        self.config = config
+        self.ignored = ignored
+        self.finished: dict[str, str] = {}
+        """Outcome by task id of the episodes that are done (``error`` ones are owed again)."""
+        self._lock: BinaryIO | None = None
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> RunFolder:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("ab")
+        except OSError as fault:
+            raise RunError(f"{self.path}: cannot be written ({fault.strerror}); choose another results_dir=") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise RunError(f"{self.path}: another process is running this cell; wait for it or stop it") from None
+        try:
+            self._settle_config()
+            episodes = self.path / EPISODES
+            repair(episodes)
+            latest = {record["task"]: record["outcome"] for record in read_episodes(episodes)}
+            self.finished = {task: outcome for task, outcome in latest.items() if outcome != "error"}
+            self._file = episodes.open("ab", buffering=0)
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file:
+            self._file.close()
+        if self._lock:
+            self._lock.close()
+
+    def append(self, record: Mapping[str, Json]) -> None:
+        """Write one episode as one line, in one system call. A line that a full disk cut short is taken back."""
+        assert self._file is not None
+        line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+        start = self._file.seek(0, os.SEEK_END)
+        try:
+            written = self._file.write(line)
+            if written != len(line):
+                raise OSError(28, "no space left on device")
+        except OSError as fault:
+            self._file.truncate(start)
+            raise RunError(f"{self.path / EPISODES}: cannot be written ({fault.strerror})") from None
+        if record["outcome"] != "error":
+            self.finished[record["task"]] = record["outcome"]
+
+    def manifest(self) -> dict[str, Json]:
+        """The manifest so far; empty in a new folder."""
+        path = self.path / MANIFEST
+        return dict(orjson.loads(path.read_bytes())) if path.exists() else {}
+
+    def write_manifest(self, manifest: Mapping[str, Json]) -> None:
+        """Replace the manifest in one step."""
+        replace_file(self.path / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
+
+    def _settle_config(self) -> None:
+        path = self.path / CONFIG
+        if not path.exists():
+            replace_file(path, yaml.safe_dump(dict(self.config), sort_keys=False, allow_unicode=True).encode())
+            return
+        there = identity(yaml.safe_load(path.read_text("utf-8")), self.ignored)
+        ours = identity(self.config, self.ignored)
+        for key in sorted({*there, *ours}):
+            if there.get(key) != ours.get(key):
+                raise ConfigError(
+                    f"{key}={ours.get(key)}: {self.path} holds a run with {key}={there.get(key)}; "
+                    "give another run_dir=, or leave run_dir out"
+                )
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a whole file so that a reader sees the old or the new one, never half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def repair(episodes: Path) -> None:
+    """Make the file end at the end of a record: a torn last line goes, a whole one gets its newline."""
+    if not episodes.exists() or not episodes.stat().st_size:
+        return
+    with episodes.open("r+b") as file:
+        last = _last_newline(file)
+        file.seek(last)
+        tail = file.read()
+        if not tail:
+            return
+        try:
+            orjson.loads(tail)
+            file.write(b"\n")
+        except orjson.JSONDecodeError:
+            file.truncate(last)
+
+
+def _last_newline(file: BinaryIO, block: int = 1 << 20) -> int:
+    """Offset just after the last newline (0 when there is none), reading from the end."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - block)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+# ----------------------------------------------------------------------------------------- reading
+
+
+def read_episodes(path: Path) -> Iterator[dict[str, Json]]:
+    """The records of an ``episodes.jsonl``, in the order they ended; a torn or broken line is passed over.
+
+    Lines end at ``\\n`` only: U+2028 and its kind are text.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(record, dict) and "task" in record and "outcome" in record:
+                yield record
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Tidy frames over run folders. ``runs``: one row a run; ``episodes``: one row a task of a run
+    (its latest record); ``calls`` and ``compactions``: one row each, joined by run_dir and task."""
+
+    runs: pd.DataFrame
+    episodes: pd.DataFrame
+    calls: pd.DataFrame
+    compactions: pd.DataFrame
+
+
+RUN_COLUMNS = (
+    "run_dir", "digest", "protocol", "harness", "profile", "engine", "model", "method", "variant",
+    "budget", "recall", "seed", "planned",
+)  # fmt: skip
+EPISODE_COLUMNS = (
+    "task", "index", "outcome", "reason", "submission", "error", "agent_calls", "method_calls", "prompt_tokens",
+    "completion_tokens", "cached_tokens", "compactions", "method_failures",
+)  # fmt: skip
+CALL_COLUMNS = (
+    "number", "billed", "thinking", "prompt_tokens", "cached_tokens", "completion_tokens", "finish", "latency_s",
+)  # fmt: skip
+COMPACTION_COLUMNS = (
+    "before_call", "trigger", "outcome", "tokens_before", "tokens_after", "failure",
+    "kept", "cited", "summarised", "archived", "dropped",
+)  # fmt: skip
+FATES = COMPACTION_COLUMNS[-5:]
+
+
+def load(root: Path | str) -> Frames:
+    """Read every run folder below ``root``. Raises :class:`RunError` when there is none, or one without manifest."""
+    import pandas as pd
+
+    root = Path(root)
+    runs: list[dict[str, Json]] = []
+    episodes: list[dict[str, Json]] = []
+    calls: list[dict[str, Json]] = []
+    compactions: list[dict[str, Json]] = []
+    for config in sorted(root.rglob(CONFIG)):
+        folder = config.parent
+        if not (folder / MANIFEST).exists():
+            if (folder / EPISODES).exists() and (folder / EPISODES).stat().st_size:
+                raise RunError(f"{folder}: no {MANIFEST}; run the same command again, or move the folder away")
+            continue  # a run that was stopped before it began
+        manifest = orjson.loads((folder / MANIFEST).read_bytes())
+        run = {"run_dir": str(folder)} | {key: manifest.get(key) for key in RUN_COLUMNS[1:]}
+        runs.append(run | {"config": flatten(yaml.safe_load(config.read_text("utf-8")))})
+        latest = {record["task"]: record for record in read_episodes(folder / EPISODES)}
+        for record in latest.values():
+            key = {"run_dir": run["run_dir"], "task": record["task"]}
+            episodes.append(run | _episode_row(record))
+            calls.extend(key | {name: call[name] for name in CALL_COLUMNS} for call in record["calls"])
+            compactions.extend(key | _compaction_row(row) for row in record["compactions"])
+    if not runs:
+        raise RunError(f"{root}: no runs here; make some with `make reproduce-tables` or `python -m arcbench`")
+    join = ["run_dir", "task"]
+    return Frames(
+        runs=pd.DataFrame(runs, columns=[*RUN_COLUMNS, "config"]),
+        episodes=pd.DataFrame(episodes, columns=[*RUN_COLUMNS, *EPISODE_COLUMNS]),
+        calls=pd.DataFrame(calls, columns=[*join, *CALL_COLUMNS]),
+        compactions=pd.DataFrame(compactions, columns=[*join, *COMPACTION_COLUMNS]),
+    )
+
+
+def _episode_row(record: Mapping[str, Json]) -> dict[str, Json]:
+    calls = record["calls"]
+    agent = sum(call["billed"] == "agent" for call in calls)
+    cached = [call["cached_tokens"] for call in calls]
+    return {
+        "task": record["task"],
+        "index": record["index"],
+        "outcome": record["outcome"],
+        "reason": record["reason"],
+        "submission": record["submission"],
+        "error": record["error"],
+        "agent_calls": agent,
+        "method_calls": len(calls) - agent,
+        "prompt_tokens": sum(call["prompt_tokens"] for call in calls),
+        "completion_tokens": sum(call["completion_tokens"] for call in calls),
+        "cached_tokens": None if None in cached else sum(cached),
+        "compactions": sum(row["outcome"] == "done" for row in record["compactions"]),
+        "method_failures": len(record["method_failures"]),
+    }
+
+
+def _compaction_row(row: Mapping[str, Json]) -> dict[str, Json]:
+    fates = {fate: len(row["fates"].get(fate, ())) for fate in FATES}
+    return {name: row[name] for name in COMPACTION_COLUMNS if name not in FATES} | fates
