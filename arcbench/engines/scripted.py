@@ -1,0 +1,167 @@
+"""No language model: a fixed reader of the view, to see what a perfect follower of instructions can get back.
+
+The reader is a pure function of the messages it is sent. It knows the wording of the prompts and of
+the environment's observations, as any careful reader would, and has no access to the task, the store
+or the method. Its tables are called ``mechanism_*``; they are no model's score.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from arcbench.engines.counting import CountingEngine
+from arcbench.types import ConfigError, Json, Message, Reply, Request
+
+SUMMARY_BOUNDS = ("head_tail", "keeps_announced")
+
+_NEXT_CODE = re.compile(r"^NEXT CODE: (\w+)[ \t]*$", re.M)
+_ALL_DONE = re.compile(r"^ALL WORK ORDERS DONE\b", re.M)
+_VALUE = re.compile(r"\b(NEEDLE|RECORD)=([2-9A-HJKMNP-Z]{24})\b")
+_ASKED = re.compile(r"^\s*ASKED FOR: .*: (next \w+)[ \t]*$", re.M)
+_FIRST = re.compile(r"^.*Start with the command: (cat \S+)[ \t]*$", re.M)
+_CITATION = re.compile(r"§([0-9a-f]{8,}) `([^`]*)`")
+_ANNOUNCED = re.compile(r"\b([A-Z]{3,})=<value>")
+_SECTIONS = re.compile(r"TASK:\n(.*?)\nMEMORY SO FAR:\n(.*?)\nNEW TURNS:\n(.*)", re.S)
+_COMMAND = re.compile(r"^```\n(.+)\n```[ \t]*$", re.M)
+
+
+class ScriptedEngine(CountingEngine):
+    """The reader behind the :class:`arcbench.types.Engine` seam. Token counts are those of its model's tokenizer.
+
+    ``summary_bound`` says how it answers a method's request for a summary: ``head_tail`` keeps
+    ``head_tail_chars`` of each end of what it is given (the floor), ``keeps_announced`` keeps the
+    lines that hold what the task said will be asked for (the ceiling).
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        model: Mapping[str, Json],
+        window_tokens: int,
+        summary_bound: str,
+        head_tail_chars: int,
+        concurrency: int,
+    ) -> None:
+        if model["id"] != "scripted":
+            raise ConfigError(f"model={model['id']}: engine=scripted runs no model; leave model out or use engine=vllm")
+        if summary_bound not in SUMMARY_BOUNDS:
+            raise ConfigError(f"engine.summary_bound={summary_bound}: {' or '.join(SUMMARY_BOUNDS)}")
+        if head_tail_chars < 1:
+            raise ConfigError(f"engine.head_tail_chars={head_tail_chars}: must be at least 1")
+        super().__init__(id=id, model=model, window_tokens=window_tokens, concurrency=concurrency)
+        self.summary_bound = summary_bound
+        self.head_tail_chars = head_tail_chars
+
+    async def complete(self, request: Request) -> Reply:
+        prompt_tokens = self.preflight(request)
+        system = request.messages[0].content
+        if system.startswith(("You compress the working memory", "You maintain the structured memory")):
+            text = self._summarise(request)
+        else:
+            text = f"```\n{next_command(request.messages)}\n```"
+        tokens = self.count_text(text) + 1  # and the end-of-turn token
+        return Reply(
+            text=text,
+            finish="stop",
+            prompt_tokens=prompt_tokens,
+            completion_tokens=tokens,
+            cached_tokens=None,
+            latency_s=0.0,
+        )
+
+    def _summarise(self, request: Request) -> str:
+        """A summary by the chosen bound, as prose or as the JSON that was asked for."""
+        found = _SECTIONS.search(request.messages[-1].content)
+        task, memory, turns = (part.strip() for part in found.groups()) if found else ("", "", "")
+        if self.summary_bound == "keeps_announced":
+            names = set(_ANNOUNCED.findall(task))
+            values = (m[0] for m in _VALUE.finditer(f"{memory}\n{turns}") if m[1] in names or m[1] == "RECORD")
+            kept = list(dict.fromkeys(values))
+        else:
+            n = self.head_tail_chars
+            kept = [turns] if len(turns) <= 2 * n else [turns[:n], turns[-n:]]
+        if request.schema is None:
+            return "\n".join(kept) or "Nothing that will be asked for has come up yet."
+        state = {"goal": "", "progress": "", "facts": kept, "files": [], "errors": [], "open_items": []}
+        return orjson.dumps(state).decode()
+
+
+# ---------------------------------------------------------------------------------------- the reader
+
+
+def next_command(messages: Sequence[Message]) -> str:
+    """What a reader who sees just these messages does next."""
+    task = messages[1].content
+    body = messages[2:]
+    commands = {command_of(m) for m in body if m.role == "assistant"}
+    if code := open_code(messages, commands):
+        return f"next {code}"
+    if not body:
+        return "cat secrets.txt"
+    source = asked_source(messages)
+    if value := visible_value(body, source):
+        return f"submit NEEDLE={value}"
+    if id := citation_of(body, source):
+        recall = f"_recall §{id}"
+        if recall not in commands:
+            return recall
+    if source == "cat secrets.txt" and "can be opened again" in task and not just_read(body, source):
+        return source
+    return "submit NONE"
+
+
+def open_code(messages: Sequence[Message], commands: set[str]) -> str | None:
+    """The code of the newest work order that has not been presented yet."""
+    for message in reversed(messages):
+        if message.role == "user" and (codes := _NEXT_CODE.findall(message.content)):
+            return str(codes[-1]) if f"next {codes[-1]}" not in commands else None
+    return None
+
+
+def asked_source(messages: Sequence[Message]) -> str:
+    """The command whose observation holds the value that is asked for, from what the view says."""
+    for message in (*reversed(messages[2:]), messages[1]):
+        if message.role == "user" and (asked := _ASKED.search(message.content)):
+            return str(asked[1])
+    return "cat secrets.txt"
+
+
+def visible_value(body: Sequence[Message], source: str) -> str | None:
+    """The asked value, where a message of the view shows it: behind its command, in a recall of it, or in
+    a summary or retrieved text that names one value only."""
+    name = "NEEDLE" if source == "cat secrets.txt" else "RECORD"
+    loose: list[str] = []
+    command = ""
+    for message in body:
+        if message.role == "assistant":
+            command = command_of(message)
+            continue
+        values = [value for key, value in _VALUE.findall(message.content) if key == name]
+        if values and (name == "NEEDLE" or command == source or f"`{source}`" in message.content):
+            return str(values[-1])
+        loose.extend(values)
+    return loose[0] if len(set(loose)) == 1 else None
+
+
+def citation_of(body: Sequence[Message], source: str) -> str | None:
+    """The id of a citation, anywhere in the view, whose signature is the source command."""
+    for message in body:
+        if message.role == "user":
+            for match in _CITATION.finditer(message.content):
+                if match[2] == source:
+                    return str(match[1])
+    return None
+
+
+def just_read(body: Sequence[Message], source: str) -> bool:
+    """Whether the newest turn already is this command."""
+    return len(body) >= 2 and body[-2].role == "assistant" and command_of(body[-2]) == source
+
+
+def command_of(message: Message) -> str:
+    """The command line of one of the reader's own replies."""
+    return message.content.strip().removeprefix("```").removesuffix("```").strip()
