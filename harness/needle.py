@@ -1,0 +1,588 @@
+"""The needle harness (NIH): a value is read once, work orders push it out of the window, then it is asked for.
+
+A task is fixed by its seed and index alone: every random choice is drawn from SHA-256 over (seed,
+index, purpose), so tasks are the same for every method, on every machine and whatever ``n_tasks``
+is. Only the bulk of the pages depends on the page size. All texts are data (``conf/harness/needle.yaml``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import struct
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from string import Template
+from typing import Any, Literal, TypeVar
+
+from arcbench.text import fill
+from arcbench.types import Action, ConfigError, Environment, Harness, Json, Observation, Score, Step, Task
+from harness.shell import File, Mounts, Shell
+
+T = TypeVar("T")
+SUBMIT_KEY = "NEEDLE="
+GIVE_UP = "NONE"
+
+
+@lru_cache
+def _symbols(alphabet: str) -> tuple[bytes, bytes]:
+    """The symbol of each byte, and the bytes to leave out so that no symbol is favoured."""
+    size = len(alphabet)
+    return bytes(ord(alphabet[byte % size]) for byte in range(256)), bytes(range(256 - 256 % size, 256))
+
+
+class Draw:
+    """Random choices, the same for the same key anywhere: SHA-256 of the key in counter mode."""
+
+    def __init__(self, *key: str | int) -> None:
+        self._key = hashlib.sha256("/".join(str(part) for part in key).encode())
+        self._blocks = 0
+        self._left = b""
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes."""
+        if len(self._left) < count:
+            parts = [self._left]
+            for _ in range((count - len(self._left) + 31) // 32):
+                block = self._key.copy()
+                block.update(b"#%d" % self._blocks)
+                parts.append(block.digest())
+                self._blocks += 1
+            self._left = b"".join(parts)
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+    def below(self, bound: int) -> int:
+        """A whole number from 0 to ``bound`` - 1, all alike: what would favour some is drawn again."""
+        size = (bound.bit_length() + 7) // 8
+        fair = 256**size - 256**size % bound
+        while True:
+            value = int.from_bytes(self.take(size), "big")
+            if value < fair:
+                return value % bound
+
+    def choice(self, items: Sequence[T]) -> T:
+        """One of the items, all alike."""
+        return items[self.below(len(items))]
+
+    def sample(self, items: Sequence[T], count: int) -> list[T]:
+        """``count`` different ones, in random order."""
+        left = list(items)
+        return [left.pop(self.below(len(left))) for _ in range(count)]
+
+    def text(self, alphabet: str, length: int) -> str:
+        """``length`` symbols of the alphabet (ASCII, at most 256), all alike."""
+        table, unfair = _symbols(alphabet)
+        text = b""
+        while len(text) < length:
+            text += self.take(length + length // 8 + 1).translate(table, unfair)
+        return text[:length].decode("ascii")
+
+    def codes(self, alphabet: str, length: int, count: int, *, but: Sequence[str] = ()) -> list[str]:
+        """``count`` different texts, none of them in ``but``."""
+        codes: dict[str, None] = {}
+        while len(codes) < count:
+            block = self.text(alphabet, length * (count - len(codes)))
+            codes.update((block[i : i + length], None) for i in range(0, len(block), length))
+            for code in but:
+                codes.pop(code, None)
+        return list(codes)
+
+    def indices(self, bound: int, count: int) -> list[int]:
+        """``count`` whole numbers below ``bound``, a power of two of at most 2**16."""
+        return [word & (bound - 1) for word in struct.unpack(f">{count}H", self.take(2 * count))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What one profile fixes: whether the file can be read again, how many work orders there are (a
+    number, or the two ends of a range drawn per task), and what becomes of a ``submit`` before the
+    last work order: ``refused`` (and counted), ``accepted`` as the answer, or it ``ends`` the episode."""
+
+    rereadable: bool
+    work_orders: int | Sequence[int]
+    submit_early: str
+
+    @property
+    def orders(self) -> tuple[int, int]:
+        """The fewest and the most work orders."""
+        if isinstance(self.work_orders, int):
+            return self.work_orders, self.work_orders
+        return self.work_orders[0], self.work_orders[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Size of a work order's page in characters, and the share of it that is log text."""
+
+    chars: int
+    log_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Sizes in characters that the file and the pages must keep to."""
+
+    fixture_above: int
+    fixture_below: int
+    preview: int
+    page_least: int
+    page_most: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """What the agent is told; the places of each text are named in the configuration."""
+
+    prompt: Mapping[str, str]
+    reading: Mapping[str, str]
+    early: Mapping[str, str]
+    reveal: Mapping[str, str]
+    asked: str
+    banner: str
+    noise: Mapping[str, str]
+    header: str
+    record: str
+    next_code: str
+    all_done: str
+    next_command: str
+    notices: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What noise and pages are composed of: templates, and for each of their places a list of choices.
+    The places ``time``, ``hex``, ``num`` and ``ms`` are made up."""
+
+    pool_lines: int
+    date: str
+    orders: Sequence[str]
+    noise: Sequence[str]
+    prose: Mapping[str, Sequence[str]]
+    log: Mapping[str, Sequence[str]]
+
+
+class Pool:
+    """Ready lines to draw from."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self._sizes = [len(line) + 1 for line in lines]  # with the separator
+        self._least = min(self._sizes)
+        self._mean = sum(self._sizes) / len(lines)
+
+    def pick(self, draw: Draw, chars: int) -> list[str]:
+        """Different lines of together at most ``chars`` characters, in the order of the pool (of time)."""
+        if chars < self._least:
+            return []
+        # a quarter more than needed on average, since lines differ and some are drawn twice
+        drawn = list(dict.fromkeys(draw.indices(len(self.lines), int(1.25 * chars / self._mean) + 8)))
+        fit = bisect_right(list(accumulate([self._sizes[i] for i in drawn])), chars)
+        return [self.lines[i] for i in sorted(drawn[:fit])]
+
+
+class Needle(Harness):
+    """Tasks, environment and scoring of the needle harness.
+
+    Raises :class:`ConfigError` for a value that makes no sensible task.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        seed: int,
+        n_tasks: int,
+        profile: str,
+        profiles: Mapping[str, Mapping[str, Any]],
+        needles: int,
+        reveal: Literal["start", "end"],
+        position: Literal["random", "even"],
+        noise: Literal["codes", "words"],
+        noise_lines_per_side: int,
+        noise_line_chars: int,
+        guidance: Literal["none", "next_command"],
+        turn_limit: int,
+        call_limit: int,
+        refusals_limit: int,
+        page: Mapping[str, Any],
+        file_name: str,
+        alphabet: str,
+        value_chars: int,
+        code_chars: int,
+        limits: Mapping[str, int],
+        shell: Mapping[str, Any],
+        manual: str,
+        texts: Mapping[str, Any],
+        material: Mapping[str, Any],
+    ) -> None:
+        self.id = id
+        self.seed = _whole("seed", seed, 0, key_prefix="")
+        self.n_tasks = _whole("n_tasks", n_tasks, 1)
+        self.profile_id = _one_of("profile", profile, profiles)
+        self.profile = _fields(f"profiles.{profile}", Profile, profiles[profile])
+        fewest, most = _check_profile(f"profiles.{profile}", self.profile)
+        self.needles = _whole("needles", needles, 1, fewest)
+        self.reveal = _one_of("reveal", reveal, ("start", "end"))
+        if needles == 1 and reveal == "end":
+            raise ConfigError("harness.reveal=end: must be start with needles=1, whose file announces it")
+        self.position = _one_of("position", position, ("random", "even"))
+        self.noise = _one_of("noise", noise, ("codes", "words"))
+        self.guidance = _one_of("guidance", guidance, ("none", "next_command"))
+        self.turn_limit = _whole("turn_limit", turn_limit, most + (2 if needles == 1 else 1))
+        self.call_limit = _whole("call_limit", call_limit, self.turn_limit)
+        self.refusals_limit = _whole("refusals_limit", refusals_limit, 1)
+        self.file_name = file_name
+        self.alphabet = alphabet
+        self.value_chars = _whole("value_chars", value_chars, 1)
+        self.code_chars = _whole("code_chars", code_chars, 1)
+        self.limits = _fields("limits", Limits, limits)
+        self.page_size = _fields("page", Page, page)
+        _whole("page.chars", self.page_size.chars, self.limits.page_least, self.limits.page_most)
+        share = self.page_size.log_share
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigError(f"harness.page.log_share={share}: must be a number from 0 to 1")
+        self.shell = Shell(**shell)
+        self.manual = manual
+        self.texts = _fields("texts", Texts, texts)
+        self.material = _fields("material", Material, material)
+        lines = _whole("material.pool_lines", self.material.pool_lines, 2, 2**16)
+        if lines & (lines - 1):
+            raise ConfigError(f"harness.material.pool_lines={lines}: must be a power of two")
+        longest = max(len(before) + self.value_chars + len(after) for before, after in self._noise_shapes)
+        self.noise_line_chars = _whole("noise_line_chars", noise_line_chars, longest)
+        self.noise_lines_per_side = _whole("noise_lines_per_side", noise_lines_per_side, *self._noise_bounds())
+
+    # ------------------------------------------------------------------------------------ tasks
+
+    def tasks(self) -> Sequence[Task]:
+        """The planned tasks: those of a smaller ``n_tasks`` are the first of a larger one."""
+        return [self.task(index) for index in range(self.n_tasks)]
+
+    def task(self, index: int) -> Task:
+        """The task of one index. Its ``facts``: the value asked for; all ``values``, the page (from 1)
+        that each stands on (none for the file) and which is ``asked``; the ``codes`` of the work orders."""
+        fewest, most = self.profile.orders
+        orders = fewest + self._draw(index, "orders").below(most - fewest + 1)
+        values = self._draw(index, "values").codes(self.alphabet, self.value_chars, self.needles)
+        asked = self._draw(index, "asked").below(self.needles)
+        facts = {
+            "profile": self.profile_id,
+            "value": values[asked],
+            "values": values,
+            "pages": self._fact_pages(index, orders) if self.needles > 1 else [],
+            "asked": asked,
+            "codes": self._draw(index, "codes").codes(self.alphabet, self.code_chars, orders),
+        }
+        task = Task(id=f"{self.id}/{self.seed}/{index}", seed=self.seed, index=index, prompt="", facts=facts)
+        return replace(task, prompt=self._prompt(task))
+
+    def open(self, task: Task) -> NeedleEnvironment:
+        """A fresh environment for one episode."""
+        return NeedleEnvironment(harness=self, task=task)
+
+    def score(self, record: Mapping[str, Json]) -> Score:
+        """``correct`` when the accepted submission is the asked value, character by character.
+        ``carried`` counts the agent's replies, but the submitting one, that hold the value."""
+        value = record["facts"]["value"]
+        submitted = record["ending"] == "submitted"
+        turns = record["turns"][:-1] if submitted else record["turns"]
+        carried = sum(value in record["messages"][turn["reply"]]["content"] for turn in turns)
+        return Score(correct=submitted and record["submission"] == value, measures={"carried": carried})
+
+    def describe(self) -> Mapping[str, Json]:
+        """What the configuration comes to, for the manifest."""
+        return {
+            "profile": self.profile_id,
+            "work_orders": list(self.profile.orders),
+            "fixture_chars": len(self.secrets(self.task(0))) if self.needles == 1 else 0,
+        }
+
+    # ------------------------------------------------------------------------------ what is read
+
+    def secrets(self, task: Task) -> str:
+        """The file with the needle (of a task with one), between its noise lines."""
+        draw = self._draw(task.index, "noise")
+        count = 2 * self.noise_lines_per_side
+        shapes = [draw.choice(self._noise_shapes) for _ in range(count)]
+        if self.noise == "codes":
+            fillers = draw.codes(self.alphabet, self.value_chars, count, but=task.facts["values"])
+        else:
+            # the words of the prose, which look like no code
+            words = self.pools["prose"].lines
+            fillers = [words[i][: self.value_chars].rpartition(" ")[0] for i in draw.indices(len(words), count)]
+        marked = [
+            f"{before}{filler}{after}".ljust(self.noise_line_chars, ".")
+            for (before, after), filler in zip(shapes, fillers, strict=True)
+        ]
+        banner = fill(self.texts.banner, value=task.facts["value"]).rstrip("\n")
+        half = self.noise_lines_per_side
+        return "\n".join((*marked[:half], banner, *marked[half:])) + "\n"
+
+    def page(self, task: Task, number: int) -> str:
+        """What the work order ``number`` (from 1) shows: at most ``page.chars`` characters, the closing
+        lines included. A fact stands on a line of its own in the middle."""
+        facts = task.facts
+        draw = self._draw(task.index, f"page {number}")
+        count = len(facts["codes"])
+        header = fill(self.texts.header, number=number, count=count, order=draw.choice(self.material.orders))
+        closing = self.closing(task, number)
+        fact = []
+        if number in facts["pages"]:
+            fact = [fill(self.texts.record, value=facts["values"][facts["pages"].index(number)])]
+        room = self.page_size.chars - sum(len(line) + 1 for line in (header, *fact)) - len(closing)
+        log = self.pools["log"].pick(draw, int(room * self.page_size.log_share))
+        prose = self.pools["prose"].pick(draw, room - sum(len(line) + 1 for line in log))
+        early, late = prose[: len(prose) // 2], prose[len(prose) // 2 :]
+        half = len(log) // 2
+        return "\n".join((header, *_paragraphs(early), *log[:half], *fact, *log[half:], *_paragraphs(late), closing))
+
+    def closing(self, task: Task, done: int, *, opened: bool = True) -> str:
+        """The lines that end an observation and say where the protocol stands: the code of the next work
+        order, or that all are done (and, when it is revealed at the end, what is asked for)."""
+        lines = []
+        if done < len(task.facts["codes"]):
+            lines.append(fill(self.texts.next_code, code=task.facts["codes"][done]))
+        else:
+            if self.reveal == "end":
+                lines.append(self.question(task))
+            lines.append(self.texts.all_done)
+        return "\n".join((*lines, *self.hint(task, done, opened=opened)))
+
+    def hint(self, task: Task, done: int, *, opened: bool) -> list[str]:
+        """With ``guidance=next_command``, the line that names the next command (never the value)."""
+        if self.guidance == "none":
+            return []
+        if not opened:
+            command = f"cat {self.file_name}"
+        elif done < len(task.facts["codes"]):
+            command = f"next {task.facts['codes'][done]}"
+        else:
+            command = f"submit {SUBMIT_KEY}<value>"
+        return [fill(self.texts.next_command, command=command)]
+
+    def question(self, task: Task) -> str:
+        """Which of several facts is asked for: named by the command that opened its page, which the page
+        itself does not repeat."""
+        page = task.facts["pages"][task.facts["asked"]]
+        return fill(self.texts.asked, code=task.facts["codes"][page - 1])
+
+    @cached_property
+    def pools(self) -> Mapping[str, Pool]:
+        """The lines that pages are drawn from, composed once."""
+        return {
+            "log": self._pool("log", self.material.log, self.material.date),
+            "prose": self._pool("prose", self.material.prose, self.material.date),
+        }
+
+    # ----------------------------------------------------------------------------------- details
+
+    def _draw(self, index: int, purpose: str) -> Draw:
+        return Draw("needle", self.seed, index, purpose)
+
+    def _prompt(self, task: Task) -> str:
+        count = len(task.facts["codes"])
+        early = self.texts.early[self.profile.submit_early].strip()
+        if self.needles == 1:
+            reading = self.texts.reading["again" if self.profile.rereadable else "once"].strip()
+            prompt = fill(self.texts.prompt["file"], file=self.file_name, count=count, reading=reading, early=early)
+            return "\n".join((prompt.rstrip("\n"), *self.hint(task, 0, opened=False)))
+        reveal = self.question(task) if self.reveal == "start" else self.texts.reveal["end"].strip()
+        prompt = fill(self.texts.prompt["records"], count=count, needles=self.needles, reveal=reveal, early=early)
+        return prompt.rstrip("\n") + "\n" + self.closing(task, 0)
+
+    def _fact_pages(self, index: int, orders: int) -> list[int]:
+        """The pages (from 1) of the facts, rising."""
+        if self.position == "even":
+            return [(2 * i + 1) * orders // (2 * self.needles) + 1 for i in range(self.needles)]
+        return sorted(self._draw(index, "pages").sample(range(1, orders + 1), self.needles))
+
+    @cached_property
+    def _noise_shapes(self) -> Sequence[tuple[str, str]]:
+        """What stands before and after the code or words of a noise line, for each phrase."""
+        filled = [fill(self.texts.noise[self.noise], phrase=phrase, filler="\0") for phrase in self.material.noise]
+        return [(before, after) for before, _, after in (line.partition("\0") for line in filled)]
+
+    def _noise_bounds(self) -> tuple[int, int]:
+        """Fewest and most noise lines a side that keep the file's size and the needle's distance from its ends."""
+        line = self.noise_line_chars + 1
+        banner = fill(self.texts.banner, value="X" * self.value_chars)
+        inner = len(banner.rstrip("\n")) + 1
+        fewest = max((self.limits.fixture_above - inner) // (2 * line) + 1, self.limits.preview // line + 1)
+        return fewest, (self.limits.fixture_below - 1 - inner) // (2 * line)
+
+    def _pool(self, kind: str, material: Mapping[str, Sequence[str]], date: str) -> Pool:
+        draw = Draw("needle", self.seed, "pool", kind)
+        shapes = [(Template(shape), Template(shape).get_identifiers()) for shape in material["shapes"]]
+        count = self.material.pool_lines
+        day_ms = 24 * 60 * 60 * 1000
+        lines = []
+        for i in range(count):
+            shape, places = draw.choice(shapes)
+            values: dict[str, object] = {}
+            for place in places:
+                if place == "time":
+                    # rising, so that log lines in the order of the pool are in the order of time
+                    clock = (i * day_ms + draw.below(day_ms)) // count
+                    seconds, ms = divmod(clock, 1000)
+                    minutes, s = divmod(seconds, 60)
+                    values[place] = f"{date}T{minutes // 60:02d}:{minutes % 60:02d}:{s:02d}.{ms:03d}Z"
+                elif place == "hex":
+                    values[place] = draw.take(4).hex()
+                elif place == "num":
+                    values[place] = draw.below(10_000)
+                elif place == "ms":
+                    values[place] = draw.below(1_000)
+                else:
+                    values[place] = draw.choice(material[place])
+            line = shape.substitute(values)
+            lines.append(line[0].upper() + line[1:])
+        return Pool(lines)
+
+
+class NeedleEnvironment(Environment):
+    """One needle task being played. It knows the agent's commands and nothing else: what an observation
+    quotes is never obeyed and never scored."""
+
+    def __init__(self, *, harness: Needle, task: Task) -> None:
+        self._harness = harness
+        self._task = task
+        self._codes: Sequence[str] = task.facts["codes"]
+        self._notices = harness.texts.notices
+        self._mounts = Mounts()
+        self._needs_file = harness.needles == 1
+        self._opened = not self._needs_file
+        self._done = 0
+        self._premature = 0
+        self._malformed = 0
+        self._wrong_codes = 0
+        self._refused_rereads = 0
+
+    def answer(self, action: Action, mounts: Mapping[str, str]) -> Step:
+        """Run one action."""
+        if action.name == "next":
+            return self._next(action.argument)
+        if action.name == "submit":
+            return self._submit(action.argument)
+        return Step(self._command(action, mounts))
+
+    def counters(self) -> Mapping[str, int]:
+        """Work orders done, and what was refused: early and malformed submissions, codes, second readings."""
+        return {
+            "orders_done": self._done,
+            "premature_submissions": self._premature,
+            "malformed_submissions": self._malformed,
+            "wrong_codes": self._wrong_codes,
+            "refused_rereads": self._refused_rereads,
+        }
+
+    @cached_property
+    def _files(self) -> Mapping[str, File]:
+        if not self._needs_file:
+            return {}
+        return {self._harness.file_name: File(self._harness.secrets(self._task))}
+
+    def _command(self, action: Action, mounts: Mapping[str, str]) -> Observation:
+        files = {**self._mounts.files(mounts), **self._files}
+        result = self._harness.shell.run(action, files, also=("next", "submit"))
+        seen = result.observation
+        if not self._needs_file or self._harness.file_name not in result.opened:
+            return self._hinted(seen)
+        if self._opened and not self._harness.profile.rereadable:
+            self._refused_rereads += 1
+            return self._notice("rotated")
+        self._opened = True
+        # any reading, a partial or an empty one too, tells the code: else a strict task could not go on
+        closing = self._harness.closing(self._task, self._done)
+        return replace(seen, text=seen.text + ("\n" if seen.text and seen.text[-1] != "\n" else "") + closing)
+
+    def _next(self, argument: str) -> Step:
+        words = _words(argument)
+        if self._done == len(self._codes):
+            text = f"{self._notices['done']}\n{self._harness.closing(self._task, self._done)}"
+            return Step(Observation(text, returncode=1))
+        if len(words) != 1:
+            return Step(self._notice("no_code", returncode=2))
+        if words[0] != self._codes[self._done]:
+            self._wrong_codes += 1
+            return Step(self._notice("wrong_code"))
+        self._done += 1
+        return Step(Observation(self._harness.page(self._task, self._done)))
+
+    def _submit(self, argument: str) -> Step:
+        """``NEEDLE=<value>`` with one value is the answer, and only that value can be right. A first
+        ``NEEDLE=<value>`` followed by more is an answer too, and always wrong. All else submits nothing."""
+        words = _words(argument)
+        if words == [GIVE_UP]:
+            return Step(Observation(self._notices["gave_up"]), ending="gave_up")
+        if not words or not words[0].startswith(SUBMIT_KEY) or words[0] == SUBMIT_KEY:
+            self._malformed += 1
+            return Step(self._notice("usage", returncode=2))
+        early = self._harness.profile.submit_early
+        if self._done < len(self._codes) and early != "accepted":
+            self._premature += 1
+            if early == "ends" or self._premature >= self._harness.refusals_limit:
+                return Step(Observation(self._notices["premature_last"], returncode=1), ending="premature")
+            return Step(self._notice("premature", left=len(self._codes) - self._done))
+        submission = " ".join(words)[len(SUBMIT_KEY) :]
+        return Step(Observation(self._notices["accepted"]), ending="submitted", submission=submission)
+
+    def _notice(self, name: str, *, returncode: int = 1, **values: object) -> Observation:
+        return self._hinted(Observation(fill(self._notices[name], **values), returncode=returncode))
+
+    def _hinted(self, seen: Observation) -> Observation:
+        hint = self._harness.hint(self._task, self._done, opened=self._opened)
+        return replace(seen, text="\n".join(([seen.text] if seen.text else []) + hint)) if hint else seen
+
+
+def _words(argument: str) -> list[str]:
+    """The words of a command's argument as a shell reads them; with a quote left open, as they stand."""
+    try:
+        return shlex.split(argument)
+    except ValueError:
+        return argument.split()
+
+
+def _paragraphs(sentences: Sequence[str]) -> list[str]:
+    """Sentences in lines of four; a space between two costs what a line end does."""
+    return [" ".join(sentences[i : i + 4]) for i in range(0, len(sentences), 4)]
+
+
+def _whole(key: str, value: object, least: int, most: int | None = None, *, key_prefix: str = "harness.") -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ConfigError(f"{key_prefix}{key}={value}: must be a whole number {allowed}")
+    return value
+
+
+def _one_of(key: str, value: str, allowed: Mapping[str, Any] | Sequence[str]) -> str:
+    if value not in allowed:
+        raise ConfigError(f"harness.{key}={value}: must be one of {', '.join(allowed)}")
+    return value
+
+
+def _fields(key: str, kind: type[T], values: Mapping[str, Any]) -> T:
+    """The dataclass of these values; a missing or unknown key is named."""
+    known = list(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    for name in (*values, *known):
+        if name not in known:
+            raise ConfigError(f"harness.{key}.{name}={values[name]}: unknown key, must be one of {', '.join(known)}")
+        if name not in values:
+            raise ConfigError(f"harness.{key}.{name}: missing, must be given")
+    return kind(**values)
+
+
+def _check_profile(key: str, profile: Profile) -> tuple[int, int]:
+    """The fewest and the most work orders of a sound profile."""
+    orders = profile.work_orders
+    ends: list[Any] = list(orders) if isinstance(orders, list | tuple) else [orders, orders]
+    whole = all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
+    if not whole or len(ends) != 2 or not 1 <= ends[0] <= ends[1]:
+        raise ConfigError(f"harness.{key}.work_orders={orders}: must be a whole number of at least 1, or [least, most]")
+    if not isinstance(profile.rereadable, bool):
+        raise ConfigError(f"harness.{key}.rereadable={profile.rereadable}: must be true or false")
+    _one_of(f"{key}.submit_early", profile.submit_early, ("refused", "accepted", "ends"))
+    return profile.orders
