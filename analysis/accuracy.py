@@ -1,0 +1,409 @@
+"""Accuracy by model and method, in the shape of the ARC paper's Table 2.
+
+A *row* is one method in one setting; its runs differ only in the seed and are pooled. Everything
+planned stays in the denominator: ``planned = run + error + missing``, where a task that was *run* has
+an outcome (correct, wrong, no answer), an *error* is an infrastructure failure and a *missing* task has
+no record. Accuracy over planned tasks is the headline; where tasks are in error or missing the row is
+marked and accuracy over the tasks that were run stands beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any, cast, get_args
+
+import pandas as pd
+from statsmodels.stats.proportion import proportion_confint
+
+from analysis.render import DASH, Sheet, number
+from arcbench.types import ConfigError, NoAnswer
+
+METHOD_ORDER = (
+    "full_context",
+    "sliding_window",
+    "llm_summary",
+    "structured_state",
+    "rag_memory",
+    "arc",
+    "arc_paged",
+    "arc_select",
+    "vista",
+)
+"""Order of rows, the papers' methods first; any other method follows in alphabetical order."""
+
+BLOCK = ("harness", "profile", "budget", "recall", "engine", "model")
+"""Runs that agree in these are to be compared with each other."""
+
+KEY = (*BLOCK, "method", "variant")
+"""Runs that agree in these, and in their configuration, are one row."""
+
+SCRIPTED = "scripted"
+UNSCORED = ("mock", "replay")
+"""Engines whose outcomes say nothing about a method: they are in no table."""
+
+OUTCOMES = ("correct", "wrong", "no_answer", "error")
+
+# Keys (by their last part) that are no setting: the runs of one row may differ in how much was run, and where.
+# Nor is the protocol, since two versions of it must not stand in one table at all: see _one_run_per_seed.
+_NO_SETTING = ("seed", "n_tasks", "concurrency", "results_dir", "run_dir", "protocol")
+# Keys that say how hard the tasks and how tight the budget were: shown on every row when they differ between methods.
+_SHARED_KEYS = ("harness.", "budget.", "recall.")
+_LONGEST_VALUE_CHARS = 40
+
+_REASON = "n_no_answer_"
+_WORD_COLUMNS = {"profile", "budget", "recall", "engine", "model", "method", "variant", "setting"}
+
+
+def sheets(runs: pd.DataFrame, episodes: pd.DataFrame) -> list[Sheet]:
+    """The tables of all runs: ``accuracy_<harness>`` for models, ``mechanism_<harness>`` for the scripted engine.
+
+    ``runs`` has one row a run, ``episodes`` one row an episode (its latest record), as ``arcbench.records``
+    reads them. Raises :class:`ConfigError` when two runs claim the same seed of the same row.
+    """
+    scored = runs[~runs["engine"].isin(UNSCORED)]
+    kinds = [("accuracy", scored[scored["engine"] != SCRIPTED]), ("mechanism", scored[scored["engine"] == SCRIPTED])]
+    return [
+        _sheet(kind, str(harness), accuracy(some, episodes))
+        for kind, of_kind in kinds
+        for harness, some in of_kind.groupby("harness")
+    ]
+
+
+def left_out(runs: pd.DataFrame) -> list[str]:
+    """A line for each engine whose runs are in no table."""
+    counts = runs["engine"].value_counts()
+    return [
+        f"{counts[e]} run{'s' if counts[e] > 1 else ''} of engine {e} left out: its outcomes say nothing about a method"
+        for e in UNSCORED
+        if e in counts
+    ]
+
+
+# ----------------------------------------------------------------------------------------- numbers
+
+
+def accuracy(runs: pd.DataFrame, episodes: pd.DataFrame) -> pd.DataFrame:
+    """One row for each method in each setting, seeds pooled.
+
+    Columns are named as in the papers' CSV files where the quantity is theirs: ``n_*`` are tasks over all
+    seeds, ``mean_no_answer`` and ``mean_n_success`` tasks a seed, ``*_pct`` percent, ``*_sd_pct`` the sample
+    SD over seeds in percentage points, ``*_per_episode`` means over the tasks that were run. Accuracies are
+    over planned tasks, ``*_run_pct`` over those that were run. Raises :class:`ConfigError` when two runs
+    claim the same seed of the same row, or a run holds a task twice.
+    """
+    runs = runs.copy()
+    for column in KEY:
+        runs[column] = [_text(value) for value in runs[column]]
+    runs["setting"] = _settings(runs)
+    rows = []
+    for key, group in runs.groupby([*KEY, "setting"], sort=False):
+        _one_run_per_seed(group)
+        its_episodes = episodes[episodes["run_dir"].isin(group["run_dir"])]
+        rows.append(dict(zip([*KEY, "setting"], key, strict=True)) | _row(group.sort_values("seed"), its_episodes))
+    rows.sort(key=_order)
+    _add_absent(rows)
+    for row in rows:
+        del row["plan"]
+    table = pd.DataFrame(rows).rename(columns={"harness": "benchmark"})
+    reasons = [c for c in table.columns if c.startswith(_REASON)]
+    # a reason that the types do not know is a column of the rows that have it only
+    return table.assign(**{c: table[c].fillna(0).astype(int) for c in reasons})
+
+
+def _row(runs: pd.DataFrame, episodes: pd.DataFrame) -> dict[str, Any]:
+    """The numbers of one row from its runs (one a seed, in order) and their episodes."""
+    _known(episodes)
+    counts = pd.DataFrame({"seed": runs["seed"].astype(int)})
+    for outcome in OUTCOMES:
+        found = episodes.loc[episodes["outcome"] == outcome, "run_dir"].value_counts()
+        counts[outcome] = runs["run_dir"].map(found).fillna(0).astype(int)
+    recorded = counts[list(OUTCOMES)].sum(axis=1)
+    # a run that was planned anew with fewer tasks keeps what it has recorded
+    counts["planned"] = pd.concat([runs["planned"].astype(int), recorded], axis=1).max(axis=1)
+    counts["missing"] = counts["planned"] - recorded
+    counts["run"] = recorded - counts["error"]
+    total = counts.drop(columns="seed").sum()
+
+    ran = episodes[episodes["outcome"] != "error"]
+    anything = total["run"] > 0  # with no outcome at all nothing was measured, which is not 0 %
+    # Wilson's interval takes tasks as independent, which one task under several seeds is not
+    repeated = bool(ran["task"].duplicated().any())
+    low, high = math.nan, math.nan
+    if anything and not repeated:
+        low, high = proportion_confint(total["correct"], total["planned"], method="wilson")
+    reasons = ran.loc[ran["outcome"] == "no_answer", "reason"].fillna("unknown").value_counts()
+    config: Mapping[str, Any] = runs["config"].iloc[0]
+
+    row: dict[str, Any] = {
+        "context_window_tokens": config.get("budget.window_tokens"),
+        "max_completion_tokens": config.get("budget.completion_tokens"),
+        "n_success": int(total["correct"]),
+        "n_attempts": int(total["planned"]),
+        "mean_no_answer": counts["no_answer"].mean(),
+        "mean_n_success": counts["correct"].mean(),
+        "accuracy_pct": _pct(total["correct"], total["planned"]) if anything else math.nan,
+        "accuracy_sd_pct": _sd(_pct(c, n) for c, n in zip(counts["correct"], counts["planned"], strict=True))
+        if anything
+        else math.nan,
+        "wilson95_low_pct": 100 * low,
+        "wilson95_high_pct": 100 * high,
+        "accuracy_run_pct": _pct(total["correct"], total["run"]),
+        "accuracy_run_sd_pct": _sd(_pct(c, n) for c, n in zip(counts["correct"], counts["run"], strict=True)),
+        "n_seeds": len(counts),
+        "seeds": " ".join(str(s) for s in counts["seed"]),
+        "n_planned": int(total["planned"]),
+        "n_run": int(total["run"]),
+        "n_error": int(total["error"]),
+        "n_missing": int(total["missing"]),
+        "n_wrong": int(total["wrong"]),
+        "n_no_answer": int(total["no_answer"]),
+    }
+    for reason in sorted({*get_args(NoAnswer), *reasons.index}, key=_reason_order):
+        row[f"{_REASON}{reason}"] = int(reasons.get(reason, 0))
+    for column in ("agent_calls", "method_calls", "prompt_tokens", "completion_tokens", "cached_tokens", "compactions"):
+        # an engine that does not report cached tokens leaves them empty: no mean over the rest
+        row[f"{column}_per_episode"] = ran[column].astype(float).mean(skipna=False)
+    row["n_method_failures"] = int(ran["method_failures"].sum())
+    row["tasks_repeat_over_seeds"] = repeated
+    row["incomplete"] = "; ".join(
+        f"seed {c['seed']}: {_holes(c['error'], c['missing'])} of {c['planned']} planned"
+        for c in _records(counts)
+        if c["error"] or c["missing"]
+    )
+    row["plan"] = dict(zip(counts["seed"], counts["planned"], strict=True))
+    return row
+
+
+def _known(episodes: pd.DataFrame) -> None:
+    unknown = set(episodes["outcome"]) - set(OUTCOMES)
+    if unknown:
+        raise ConfigError(f"outcome: got {', '.join(sorted(unknown))} in a record; allowed: {', '.join(OUTCOMES)}")
+    twice = episodes[episodes.duplicated(["run_dir", "task"])]
+    if len(twice):
+        first = twice.iloc[0]
+        raise ConfigError(
+            f"task {first['task']}: recorded twice in {first['run_dir']}; only its latest record may count"
+        )
+
+
+def _add_absent(rows: list[dict[str, Any]]) -> None:
+    """Set ``absent`` on each row: seeds and tasks that other rows of its block and setting have and it has not."""
+    plans: dict[tuple[str, ...], dict[int, int]] = {}
+    for row in rows:
+        block = plans.setdefault(_block(row), {})
+        for seed, planned in row["plan"].items():
+            block[seed] = max(planned, block.get(seed, 0))
+    for row in rows:
+        plan = row["plan"]
+        row["absent"] = "; ".join(
+            f"seed {seed}: planned {plan[seed]} tasks, others {planned}" if seed in plan else f"seed {seed}: no run"
+            for seed, planned in sorted(plans[_block(row)].items())
+            if plan.get(seed, 0) < planned
+        )
+
+
+def _block(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(row[c] for c in (*BLOCK, "setting"))
+
+
+def _pct(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else math.nan
+
+
+def _sd(values: Iterable[float]) -> float:
+    """Sample SD (ddof = 1) of the values there are; NaN when fewer than two."""
+    known = [v for v in values if not math.isnan(v)]
+    return statistics.stdev(known) if len(known) > 1 else math.nan
+
+
+def _holes(error: int, missing: int) -> str:
+    return ", ".join(f"{count} {what}" for count, what in ((error, "error"), (missing, "missing")) if count)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return cast(list[dict[str, Any]], frame.to_dict("records"))
+
+
+# ---------------------------------------------------------------------------------------- settings
+
+
+def _settings(runs: pd.DataFrame) -> list[str]:
+    """What must be said of each run beside its key, as ``name=value`` joined by commas.
+
+    Said are the configuration keys in which runs of one key differ (they are then separate rows), and keys
+    of the harness and the budget in which methods of one block differ (they must not be compared unawares).
+    A key found in one place is said of every run of the harness that has it.
+    """
+    configs = [_flat(config) for config in runs["config"]]
+    by_key: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    by_block: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for key, config in zip(runs[list(KEY)].itertuples(index=False, name=None), configs, strict=True):
+        by_key.setdefault(key, []).append(config)
+        shared = {k: v for k, v in config.items() if k.startswith(_SHARED_KEYS)}
+        by_block.setdefault(key[: len(BLOCK)], []).append(shared)
+    varying = sorted({name for group in (*by_key.values(), *by_block.values()) for name in differing(group)})
+    last_parts = [name.rpartition(".")[2] for name in varying]
+    labels = {n: last if last_parts.count(last) == 1 else n for n, last in zip(varying, last_parts, strict=True)}
+    return [", ".join(f"{labels[name]}={config[name]}" for name in varying if name in config) for config in configs]
+
+
+def differing(configs: Iterable[Mapping[str, str]]) -> set[str]:
+    """Names that do not have one and the same value in all of the configurations."""
+    configs = list(configs)
+    names = {name for config in configs for name in config}
+    return {name for name in names if len({config.get(name) for config in configs}) > 1}
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, str]:
+    return {k: _value(v) for k, v in config.items() if k.rpartition(".")[2] not in _NO_SETTING}
+
+
+def _value(value: Any) -> str:
+    """A configuration value as a label; a long one (a prompt) by its hash."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    if len(text) > _LONGEST_VALUE_CHARS or "\n" in text:
+        return f"sha1:{hashlib.sha1(text.encode()).hexdigest()[:8]}"
+    return text
+
+
+def _one_run_per_seed(runs: pd.DataFrame) -> None:
+    """Refuse what could only be pooled by counting tasks twice or by mixing versions of the protocol."""
+    records = _records(runs.sort_values("seed"))
+    for i, one in enumerate(records):
+        for other in records[i + 1 :]:
+            if one["seed"] != other["seed"] and one["protocol"] == other["protocol"]:
+                continue
+            same = f"seed {one['seed']}" if one["seed"] == other["seed"] else "one row of the table"
+            why = (
+                f"protocol {one['protocol']} and {other['protocol']}"
+                if one["protocol"] != other["protocol"]
+                else f"digests {one['digest']} and {other['digest']}"
+            )
+            raise ConfigError(
+                f"two runs of {one['method']} with the same configuration for {same}: {one['run_dir']} and "
+                f"{other['run_dir']} ({why}); move one away, or pass --runs with a narrower folder"
+            )
+
+
+# ------------------------------------------------------------------------------------ order of rows
+
+
+def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    method = row["method"]
+    place = METHOD_ORDER.index(method) if method in METHOD_ORDER else len(METHOD_ORDER)
+    blocks = tuple(_natural(row[c]) for c in BLOCK)
+    return (*blocks, place, method, _natural(row["variant"]), _natural(row["setting"]))
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """Sort key by which qwen3-8b comes before qwen3-32b."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
+
+
+def _reason_order(reason: str) -> tuple[int, str]:
+    known = get_args(NoAnswer)
+    return (known.index(reason) if reason in known else len(known), reason)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or pd.isna(value) else str(value)
+
+
+# ------------------------------------------------------------------------------- what people read
+
+
+def _sheet(kind: str, harness: str, data: pd.DataFrame) -> Sheet:
+    # what is the same in all rows is said once, above the table
+    common = [c for c in (*BLOCK[1:-1], "setting") if data[c].nunique() == 1]
+    lead = ["All rows: " + ", ".join(f"{c} {data[c].iloc[0]}" for c in common if data[c].iloc[0]) + "."]
+    if kind == "mechanism":
+        title = f"Mechanism check on {harness} (scripted engine)"
+        lead.insert(
+            0,
+            "No language model took part: the rows show what a perfect follower of instructions can get back "
+            "under each method. They are not a model's score.",
+        )
+    else:
+        title = f"Accuracy on {harness}"
+    lead.append(
+        "Accuracy is over planned tasks, seeds pooled; SD is the sample SD over seeds; the interval is Wilson's, 95 %."
+    )
+    return Sheet(
+        name=f"{kind}_{harness}",
+        title=title,
+        lead=tuple(line for line in lead if line != "All rows: ."),
+        data=data.drop(columns="tasks_repeat_over_seeds"),
+        body=_body(data, common),
+        text_columns=frozenset({*_WORD_COLUMNS, "no answer because"}),
+        notes=tuple(_notes(data, common)),
+    )
+
+
+def _body(data: pd.DataFrame, common: list[str]) -> pd.DataFrame:
+    shown = []
+    incomplete = bool((data["incomplete"] != "").any())
+    for row in _records(data):
+        cells = {c: row[c] for c in ("profile", "budget", "recall", "engine") if c not in common}
+        cells["model"] = row["model"]
+        cells["method"] = f"{row['method']} †" if row["incomplete"] else row["method"]
+        if (data["variant"] != "").any():
+            cells["variant"] = row["variant"] or DASH
+        if "setting" not in common:
+            cells["setting"] = row["setting"] or DASH
+        cells["pass/attempts"] = f"{row['n_success']}/{row['n_attempts']}"
+        cells["mean no-answer"] = number(row["mean_no_answer"])
+        cells["mean pass"] = number(row["mean_n_success"])
+        cells["accuracy %"] = number(row["accuracy_pct"])
+        cells["SD"] = number(row["accuracy_sd_pct"])
+        cells["95 % interval"] = (
+            DASH
+            if math.isnan(row["wilson95_low_pct"])
+            else f"{number(row['wilson95_low_pct'])} to {number(row['wilson95_high_pct'])}"
+        )
+        if incomplete:
+            cells["% of run"] = number(row["accuracy_run_pct"])
+        cells["seeds"] = str(row["n_seeds"])
+        cells["planned/run/error"] = f"{row['n_planned']}/{row['n_run']}/{row['n_error']}"
+        cells["wrong"] = str(row["n_wrong"])
+        cells["no answer because"] = _reasons(row)
+        shown.append(cells)
+    return pd.DataFrame(shown)
+
+
+def _reasons(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{c.removeprefix(_REASON)} {n}" for c, n in row.items() if c.startswith(_REASON) and n) or DASH
+
+
+def _notes(data: pd.DataFrame, common: list[str]) -> Iterable[str]:
+    names = [c for c in ("model", "method", "variant", *BLOCK[1:-1], "setting") if c not in common]
+
+    def name(row: Mapping[str, Any]) -> str:
+        return ", ".join(row[c] for c in names if row[c])
+
+    for row in _records(data):
+        if row["incomplete"]:
+            run = (
+                f"{number(row['accuracy_pct'])} % of {row['n_planned']} planned, "
+                f"{number(row['accuracy_run_pct'])} % of {row['n_run']} run without error"
+                if row["n_run"]
+                else "no task has an outcome"
+            )
+            yield f"† {name(row)} is incomplete: {row['incomplete']}. {run[0].upper()}{run[1:]}."
+    for row in _records(data):
+        if row["absent"]:
+            yield f"{name(row)} rests on fewer tasks than the rows it stands beside: {row['absent']}."
+        if row["tasks_repeat_over_seeds"]:
+            yield (
+                f"{name(row)} has no interval: the same task stands under several seeds, "
+                "and Wilson's takes tasks as independent."
+            )
+        if row["n_method_failures"]:
+            yield (
+                f"{name(row)}: the method's own means failed {row['n_method_failures']} times in "
+                f"{row['n_run']} episodes and it fell back to dropping."
+            )
