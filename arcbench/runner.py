@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import hydra
 import orjson
@@ -28,7 +28,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
+from arcbench.checks import above, template, whole
 from arcbench.episode import Bench, Setup, failed, play
+from arcbench.parsing import Fault
 from arcbench.records import RunError, RunFolder, digest, flatten
 from arcbench.transcript import Transcript
 from arcbench.types import Budget, ConfigError, Engine, Harness, Json, MethodFactory, Rules, Task
@@ -100,18 +102,17 @@ class Session:
             owed = [task for task in tasks if task.id not in folder.finished]
             errors: Counter[str] = Counter()
             if owed:
-                engine = await self._alive_engine(cell)
+                engine = await self._started_engine(cell)
                 folder.write_manifest(cell.manifest(folder.manifest(), engine, len(tasks)))
                 errors = await run_episodes(cell.setup(engine), owed, folder, cell.timeout_s, len(tasks))
             return cell.summary(tasks, folder.finished, sum(errors.values()))
 
-    async def _alive_engine(self, cell: Cell) -> Engine:
+    async def _started_engine(self, cell: Cell) -> Engine:
         """The engine of this cell: the living one where its config is the same."""
         if self._engine is None or self._engine_config != cell.config["engine"]:
             await self._close_engine()
-            engine: Engine = build(cell.config["engine"])
-            await engine.start()
-            self._engine, self._engine_config = engine, cell.config["engine"]
+            await cell.engine.start()
+            self._engine, self._engine_config = cell.engine, cell.config["engine"]
         return self._engine
 
     async def _close_engine(self) -> None:
@@ -122,10 +123,12 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One method on one harness with one engine, model, budget and seed: everything but the living engine."""
+    """One method on one harness with one engine, model, budget and seed."""
 
     config: Mapping[str, Json]
     harness: Harness
+    engine: Engine
+    """Not started: no model is loaded."""
     make_method: MethodFactory
     budget: Budget
     rules: Rules
@@ -137,15 +140,14 @@ class Cell:
     def compose(cls, config: dict[str, Json]) -> Cell:
         """Check a resolved config and build what needs no model. Raises :class:`ConfigError`."""
         seed, timeout = config["seed"], config["episode_timeout_s"]
-        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise ConfigError(f"seed={seed}: must be a whole number of at least 0")
-        if not isinstance(timeout, int | float) or timeout <= 0:
-            raise ConfigError(f"episode_timeout_s={timeout}: must be a number above 0")
+        whole("seed", seed, 0)
+        above("episode_timeout_s", timeout, 0)
         limits = config["budget"]
         names = [field.name for field in fields(Budget) if field.name != "force_at_calls"]
         budget = Budget(**{name: limits[name] for name in names}, force_at_calls=tuple(limits["force_at_calls"]))
-        rules = Rules(**config["rules"])
+        rules = check_rules(config["rules"])
         harness: Harness = build(config["harness"])
+        engine: Engine = build(config["engine"])
         make_method: MethodFactory = build(config["method"])
         name = digest(config, config["digest_ignores"])
         default = (
@@ -159,6 +161,7 @@ class Cell:
         cell = cls(
             config=config,
             harness=harness,
+            engine=engine,
             make_method=make_method,
             budget=budget,
             rules=rules,
@@ -184,8 +187,8 @@ class Cell:
     def try_out(self) -> None:
         """Make one method and throw it away, so that a bad parameter is found before a model is loaded."""
         nowhere = Task(id="try", seed=0, index=0, prompt="", facts={})
-        with one_line("method"):
-            self.make_method(bench=Bench(self.setup(NoEngine()), nowhere))
+        with one_line(f"method={self.config['method']['id']}"):
+            self.make_method(bench=Bench(self.setup(self.engine), nowhere))
 
     def manifest(self, before: Mapping[str, Json], engine: Engine, planned: int) -> dict[str, Json]:
         """What this run is and what it has been running on, one session added."""
@@ -298,14 +301,20 @@ async def play_within(task: Task, setup: Setup, timeout_s: float) -> dict[str, J
         return failed(Transcript(task), "the episode was cancelled")
 
 
-class NoEngine:
-    """Stands where a method's constructor expects an engine; it can only say that there is none."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a method's constructor cannot use the engine (it asked for {name})")
-
-
 # ------------------------------------------------------------------------------------ small pieces
+
+
+def check_rules(texts: Mapping[str, Json]) -> Rules:
+    """The agent loop's texts and limits. Raises :class:`ConfigError`."""
+    with one_line("rules"):
+        rules = Rules(**texts)
+    template("rules.system", rules.system, "manual", "actions", "promise")
+    template("rules.omitted", rules.omitted, "chars")
+    for fault in get_args(Fault):
+        template(f"rules.corrections.{fault}", rules.corrections.get(fault))
+    whole("rules.malformed_limit", rules.malformed_limit, 1)
+    whole("rules.compaction_passes", rules.compaction_passes, 1)
+    return rules
 
 
 def build(config: Mapping[str, Json]) -> Any:

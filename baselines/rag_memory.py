@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from arcbench.checks import template, whole
 from arcbench.recent import fates, messages, split
 from arcbench.text import fill
 from arcbench.types import Compaction, ConfigError, Done, Fate, Message, Method, Part, Turn, Workbench
-from baselines.arguments import at_least, template
 from baselines.retrieval import Bm25, Dense, Retriever
 
 
@@ -51,11 +51,11 @@ class RagMemory(Method):
     ) -> None:
         super().__init__(id=id, promise=promise, bench=bench)
         self.variant = variant
-        self.chunk_chars = at_least("chunk_chars", chunk_chars, 1)
-        self.top_k = at_least("top_k", top_k, 1)
-        self.moved = template("moved", moved, "count")
-        self.found = template("found", found, "passages")
-        self.passage = template("passage", passage, "turn", "part", "parts", "text")
+        self.chunk_chars = whole("method.chunk_chars", chunk_chars, 1)
+        self.top_k = whole("method.top_k", top_k, 1)
+        self.moved = template("method.moved", moved, "count")
+        self.found = template("method.found", found, "passages")
+        self.passage = template("method.passage", passage, "turn", "part", "parts", "text")
         self.retriever: Retriever
         if retriever == "bm25":
             self.retriever = Bm25(k1=bm25_k1, b=bm25_b)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from arcbench.checks import template
 from arcbench.recent import fates, messages, split
 from arcbench.text import fill
 from arcbench.types import Compaction, Done, Message, Method, Turn, Workbench
-from baselines.arguments import template
 
 
 class SlidingWindow(Method):
@@ -25,7 +25,7 @@ class SlidingWindow(Method):
     def __init__(self, *, id: str, promise: str, bench: Workbench, variant: str | None, marker: str) -> None:
         super().__init__(id=id, promise=promise, bench=bench)
         self.variant = variant
-        self.marker = template("marker", marker, "count")
+        self.marker = template("method.marker", marker, "count")
         self.turns: list[Turn] = []
         self.dropped = 0
         self.notice: tuple[Message, ...] = ()

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar, Literal
 
+from arcbench.checks import template, whole
 from arcbench.parsing import parse, without_thinking
 from arcbench.recent import fates, messages, split, weigh
 from arcbench.text import fill
 from arcbench.types import Action, Compaction, ContextOverflow, Done, Message, Method, Reply, Turn, Workbench
-from baselines.arguments import at_least, template
 
 
 class Rejected(Exception):
@@ -55,7 +55,7 @@ class SummarisingMethod(Method):
     ``max_tokens`` caps the memory and the completion of the calls that write it (also capped by the reserved
     completion, and by what the newest turn leaves of the window). ``least_input_chars``: a call with room for
     less new text than this is not worth making. ``system`` and ``request`` are the prompt of such a call,
-    ``turn`` renders one turn in it, ``empty`` stands for no memory or no turns. ``remembered`` and ``lost``
+    ``turn`` renders one turn in it, ``empty`` stands for no memory yet. ``remembered`` and ``lost``
     are what the agent sees: the memory, and how many turns were dropped without one.
     """
 
@@ -80,14 +80,14 @@ class SummarisingMethod(Method):
     ) -> None:
         super().__init__(id=id, promise=promise, bench=bench)
         self.variant = variant
-        self.max_tokens = at_least(f"{self.noun}_max_tokens", max_tokens, 1)
-        self.least_input_chars = at_least("least_input_chars", least_input_chars, 1)
-        self.system = template("system", system, "max_tokens")
-        self.request = template("request", request, "task", "memory", "turns")
-        self.turn = template("turn", turn, "index", "reply", "result")
-        self.empty = template("empty", empty)
-        self.remembered = template("remembered", remembered, "memory")
-        self.lost = template("lost", lost, "count")
+        self.max_tokens = whole(f"method.{self.noun}_max_tokens", max_tokens, 1)
+        self.least_input_chars = whole("method.least_input_chars", least_input_chars, 1)
+        self.system = template("method.system", system, "max_tokens")
+        self.request = template("method.request", request, "task", "memory", "turns")
+        self.turn = template("method.turn", turn, "index", "reply", "result")
+        self.empty = template("method.empty", empty)
+        self.remembered = template("method.remembered", remembered, "memory")
+        self.lost = template("method.lost", lost, "count")
         self.turns: list[Turn] = []
         self.memory = ""
         self.dropped = 0
@@ -114,7 +114,7 @@ class SummarisingMethod(Method):
         fixed = (*self.prefix, self._frame())
         divided = split(self.turns, bench=self.bench, reason=reason, fixed=fixed, reserve_tokens=max(cap, 0))
         older = divided.older
-        if not older and self.within(self.memory, cap):
+        if not older:
             return Done(fates(divided, "summarised"))
         memory, dropped, failure = self.memory, self.dropped, None
         try:
@@ -182,7 +182,7 @@ class SummarisingMethod(Method):
 
     def _prompt(self, memory: str, turns: str, cap: int) -> list[Message]:
         task = "\n\n".join(message.content for message in self.prefix)
-        request = fill(self.request, task=task, memory=memory or self.empty, turns=turns or self.empty)
+        request = fill(self.request, task=task, memory=memory or self.empty, turns=turns)
         return [Message("system", fill(self.system, max_tokens=cap)), Message("user", request)]
 
     def _notice(self, memory: str, dropped: int) -> tuple[Message, ...]:

@@ -18,6 +18,7 @@ from itertools import accumulate
 from string import Template
 from typing import Any, Literal, TypeVar
 
+from arcbench.checks import one_of, whole
 from arcbench.text import fill
 from arcbench.types import Action, ConfigError, Environment, Harness, Json, Observation, Score, Step, Task
 from harness.shell import File, Mounts, Shell
@@ -220,28 +221,28 @@ class Needle(Harness):
         material: Mapping[str, Any],
     ) -> None:
         self.id = id
-        self.seed = _whole("seed", seed, 0, key_prefix="")
-        self.n_tasks = _whole("n_tasks", n_tasks, 1)
-        self.profile_id = _one_of("profile", profile, profiles)
+        self.seed = whole("seed", seed, 0)
+        self.n_tasks = whole("harness.n_tasks", n_tasks, 1)
+        self.profile_id = one_of("harness.profile", profile, profiles)
         self.profile = _fields(f"profiles.{profile}", Profile, profiles[profile])
         fewest, most = _check_profile(f"profiles.{profile}", self.profile)
-        self.needles = _whole("needles", needles, 1, fewest)
-        self.reveal = _one_of("reveal", reveal, ("start", "end"))
+        self.needles = whole("harness.needles", needles, 1, fewest)
+        self.reveal = one_of("harness.reveal", reveal, ("start", "end"))
         if needles == 1 and reveal == "end":
             raise ConfigError("harness.reveal=end: must be start with needles=1, whose file announces it")
-        self.position = _one_of("position", position, ("random", "even"))
-        self.noise = _one_of("noise", noise, ("codes", "words"))
-        self.guidance = _one_of("guidance", guidance, ("none", "next_command"))
-        self.turn_limit = _whole("turn_limit", turn_limit, most + (2 if needles == 1 else 1))
-        self.call_limit = _whole("call_limit", call_limit, self.turn_limit)
-        self.refusals_limit = _whole("refusals_limit", refusals_limit, 1)
+        self.position = one_of("harness.position", position, ("random", "even"))
+        self.noise = one_of("harness.noise", noise, ("codes", "words"))
+        self.guidance = one_of("harness.guidance", guidance, ("none", "next_command"))
+        self.turn_limit = whole("harness.turn_limit", turn_limit, most + (2 if needles == 1 else 1))
+        self.call_limit = whole("harness.call_limit", call_limit, self.turn_limit)
+        self.refusals_limit = whole("harness.refusals_limit", refusals_limit, 1)
         self.file_name = file_name
         self.alphabet = alphabet
-        self.value_chars = _whole("value_chars", value_chars, 1)
-        self.code_chars = _whole("code_chars", code_chars, 1)
+        self.value_chars = whole("harness.value_chars", value_chars, 1)
+        self.code_chars = whole("harness.code_chars", code_chars, 1)
         self.limits = _fields("limits", Limits, limits)
         self.page_size = _fields("page", Page, page)
-        _whole("page.chars", self.page_size.chars, self.limits.page_least, self.limits.page_most)
+        whole("harness.page.chars", self.page_size.chars, self.limits.page_least, self.limits.page_most)
         share = self.page_size.log_share
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ConfigError(f"harness.page.log_share={share}: must be a number from 0 to 1")
@@ -249,12 +250,12 @@ class Needle(Harness):
         self.manual = manual
         self.texts = _fields("texts", Texts, texts)
         self.material = _fields("material", Material, material)
-        lines = _whole("material.pool_lines", self.material.pool_lines, 2, 2**16)
+        lines = whole("harness.material.pool_lines", self.material.pool_lines, 2, 2**16)
         if lines & (lines - 1):
             raise ConfigError(f"harness.material.pool_lines={lines}: must be a power of two")
         longest = max(len(before) + self.value_chars + len(after) for before, after in self._noise_shapes)
-        self.noise_line_chars = _whole("noise_line_chars", noise_line_chars, longest)
-        self.noise_lines_per_side = _whole("noise_lines_per_side", noise_lines_per_side, *self._noise_bounds())
+        self.noise_line_chars = whole("harness.noise_line_chars", noise_line_chars, longest)
+        self.noise_lines_per_side = whole("harness.noise_lines_per_side", noise_lines_per_side, *self._noise_bounds())
 
     # ------------------------------------------------------------------------------------ tasks
 
@@ -412,7 +413,11 @@ class Needle(Harness):
         banner = fill(self.texts.banner, value="X" * self.value_chars)
         inner = len(banner.rstrip("\n")) + 1
         fewest = max((self.limits.fixture_above - inner) // (2 * line) + 1, self.limits.preview // line + 1)
-        return fewest, (self.limits.fixture_below - 1 - inner) // (2 * line)
+        # the loop cuts the middle of what is too long, the needle: so the closing lines must fit beside the file
+        code = "X" * self.code_chars
+        closing = (fill(self.texts.next_code, code=code), fill(self.texts.next_command, command=f"next {code}"))
+        room = self.limits.fixture_below - 1 - inner - sum(len(text) + 1 for text in closing)
+        return fewest, room // (2 * line)
 
     def _pool(self, kind: str, material: Mapping[str, Sequence[str]], date: str) -> Pool:
         draw = Draw("needle", self.seed, "pool", kind)
@@ -551,19 +556,6 @@ def _paragraphs(sentences: Sequence[str]) -> list[str]:
     return [" ".join(sentences[i : i + 4]) for i in range(0, len(sentences), 4)]
 
 
-def _whole(key: str, value: object, least: int, most: int | None = None, *, key_prefix: str = "harness.") -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ConfigError(f"{key_prefix}{key}={value}: must be a whole number {allowed}")
-    return value
-
-
-def _one_of(key: str, value: str, allowed: Mapping[str, Any] | Sequence[str]) -> str:
-    if value not in allowed:
-        raise ConfigError(f"harness.{key}={value}: must be one of {', '.join(allowed)}")
-    return value
-
-
 def _fields(key: str, kind: type[T], values: Mapping[str, Any]) -> T:
     """The dataclass of these values; a missing or unknown key is named."""
     known = list(kind.__dataclass_fields__)  # type: ignore[attr-defined]
@@ -584,5 +576,5 @@ def _check_profile(key: str, profile: Profile) -> tuple[int, int]:
         raise ConfigError(f"harness.{key}.work_orders={orders}: must be a whole number of at least 1, or [least, most]")
     if not isinstance(profile.rereadable, bool):
         raise ConfigError(f"harness.{key}.rereadable={profile.rereadable}: must be true or false")
-    _one_of(f"{key}.submit_early", profile.submit_early, ("refused", "accepted", "ends"))
+    one_of(f"harness.{key}.submit_early", profile.submit_early, ("refused", "accepted", "ends"))
     return profile.orders

@@ -86,7 +86,9 @@ class Bench:
 
 def method(name: str, bench: Bench, prefix: Sequence[Message] | None = None, **changes: Any) -> Method:
     """The method of ``conf/method/<name>.yaml``, as the runner makes it, having begun its task."""
-    config = OmegaConf.create({"engine": {"summary_bound": None}, "method": OmegaConf.load(METHODS / f"{name}.yaml")})
+    # what the files of the group refer to outside it
+    around = {"engine": {"summary_bound": None}, "retriever": "bm25"}
+    config = OmegaConf.create(around | {"method": OmegaConf.load(METHODS / f"{name}.yaml")})
     for key, value in changes.items():
         OmegaConf.update(config, f"method.{key}", value, force_add=False)
     made: Method = instantiate(config.method)(bench=bench)

@@ -136,7 +136,7 @@ sizes = st.lists(st.tuples(st.integers(1, 120), st.sampled_from(["", "", "forced
     steps=sizes,
     window=st.integers(150, 1500),
     verbatim=st.sampled_from([1, 100, 500]),
-    says=st.sampled_from([model, lambda messages: messages[-1].content + " ok", lambda messages: ""]),
+    says=st.sampled_from([model, lambda messages: messages[-1].content + " ok", lambda _: "w " * 25, lambda _: ""]),
 )
 def test_views_stay_whole_and_bounded(name: str, steps: Any, window: int, verbatim: int, says: Any) -> None:
     bench = Bench(budget(window, 40, keep_verbatim_chars=verbatim), says)
@@ -160,6 +160,21 @@ def test_views_stay_whole_and_bounded(name: str, steps: Any, window: int, verbat
         if reason == "overflow" and bench.count(fixed) + newest <= limit:
             assert bench.count(played.view()) <= limit
     assert all(bench.count(prompt) + most <= window for prompt, most, _ in bench.calls)
+
+
+@pytest.mark.parametrize("name", LOSSY)
+def test_the_notice_counts_to_the_last_token(name: str) -> None:
+    for window in range(2000, 2024):
+        bench = Bench(budget(window, 200, keep_verbatim_chars=80), model, unit=len)
+        small = {"found": "$passages", "passage": "$turn.$part/$parts$text", "chunk_chars": 9}
+        played = method(name, bench, **(small if name == "rag_memory" else {}))
+        observed(played, *(turn(i, "o" * (i % 3 + 8), "l", said="l") for i in range(130)))
+        compacted(played, "overflow")
+        unused = bench.budget.compact_to_tokens - bench.count(played.view())
+        assert 0 <= unused < (300 if name in SUMMARISERS else 60)  # of which 200 are set aside for the summary
+        view = list(played.view())
+        compacted(played, "overflow")
+        assert list(played.view()) == view
 
 
 # ---------------------------------------------------------------------- full_context, sliding_window
@@ -234,6 +249,8 @@ def test_the_summariser_fits_the_window_and_reads_everything(name: str) -> None:
         for t in turns[:-1]
     )
     assert read == wanted
+    starts = [prompt[1].content.partition("NEW TURNS:\n")[2][:6] for prompt, _, _ in bench.calls]
+    assert starts[:5] == ["[turn "] * 5  # cut inside a turn only where one call cannot hold it
     assert bench.count(played.view()) <= bench.budget.compact_to_tokens
 
 
@@ -323,20 +340,27 @@ def test_no_room_for_a_summary_is_a_failure_and_no_call(name: str) -> None:
     assert done.fates[1, "result"] == "dropped"
 
 
-def test_a_summary_that_the_newest_turn_leaves_no_room_for_is_shortened_or_dropped() -> None:
-    says = ["s " * 90]
-    bench = Bench(budget(800, 100), lambda _: says[-1])
+def test_room_for_the_summary_is_made_before_turns_are_kept() -> None:
+    bench = Bench(budget(1000, 150), lambda _: "s " * 140)
+    played = observed(method("llm_summary", bench), *(long(i, 30) for i in range(30)))  # all short enough to stay
+    assert compacted(played, "overflow").failure is None
+    assert len(played.turns) > 1  # type: ignore[attr-defined]
+    assert bench.count(played.view()) <= bench.budget.compact_to_tokens
+
+
+@pytest.mark.parametrize(("says", "failure"), [("Green.", None), ("s " * 60, "summary_cut"), ("", "summary_empty")])
+def test_a_summary_that_the_newest_turn_leaves_no_room_for_is_shortened_or_dropped(
+    says: str, failure: str | None
+) -> None:
+    answers = [says, "s " * 90]
+    bench = Bench(budget(800, 100), lambda _: answers.pop())
     played = observed(method("llm_summary", bench), *(long(i) for i in range(6)))
     assert compacted(played, "overflow").failure is None
+    assert "s s s" in shown(played)
     observed(played, long(6, 630))
-    says.append("Green.")
-    assert compacted(played, "overflow").failure is None
-    assert shown(played).count("Green.") == 1
-    assert bench.count(played.view()) <= bench.budget.usable_tokens
-    assert set(compacted(played, "overflow").fates.values()) == {"kept"}
-    says.append("")
-    observed(played, long(7, 645))
-    assert compacted(played, "overflow").failure == "summary_empty"
+    assert compacted(played, "overflow").failure == failure
+    assert "s s s" not in shown(played)
+    assert ("Green." in shown(played)) == (failure is None)
     assert bench.count(played.view()) <= bench.budget.usable_tokens
 
 

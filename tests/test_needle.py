@@ -178,6 +178,7 @@ def test_the_file_at_each_size(side: int, about: int, noise: str) -> None:
         text = needle.secrets(task)
         value = task.facts["value"]
         assert 500 < len(text) < 8000
+        assert len(say(needle.open(task), "cat secrets.txt")) < 8000
         assert abs(len(text) - about) < 0.05 * about
         assert text.count(value) == 1
         at = text.index(value)

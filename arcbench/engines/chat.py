@@ -248,7 +248,7 @@ def _qwen() -> QwenTokenizer:
 
 
 def load_chat(model: Mapping[str, Json], *, keep_ids: bool = False) -> Chat:
-    """The counter of a model config (``conf/model``), one a process for the same config. Raises :class:`ConfigError`."""
+    """The counter of a model config (``conf/model``), one a process. Raises :class:`ConfigError`."""
     return _load_chat(json.dumps(model, sort_keys=True), keep_ids)
 
 

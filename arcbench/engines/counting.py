@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
-from arcbench.engines.chat import load_chat
-from arcbench.types import ConfigError, ContextOverflow, Json, Message, Request
+from arcbench.checks import whole
+from arcbench.engines.chat import Chat, load_chat
+from arcbench.types import ContextOverflow, Json, Message, Request
 
 
 class CountingEngine:
@@ -20,13 +22,17 @@ class CountingEngine:
         concurrency: int,
         keep_ids: bool = False,
     ) -> None:
-        if concurrency < 1:
-            raise ConfigError(f"engine.concurrency={concurrency}: must be a whole number of at least 1")
         self.id = id
         self.model: str = model["id"]
         self.window_tokens = window_tokens
-        self.concurrency = concurrency
-        self.chat = load_chat(model, keep_ids=keep_ids)
+        self.concurrency = whole("engine.concurrency", concurrency, 1)
+        self._model_config = model
+        self._keep_ids = keep_ids
+
+    @cached_property
+    def chat(self) -> Chat:
+        """The counter; loaded at first use, since a finished cell counts nothing."""
+        return load_chat(self._model_config, keep_ids=self._keep_ids)
 
     def count(self, messages: Sequence[Message], *, thinking: bool) -> int:
         """Tokens of the rendered prompt."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from arcbench.checks import whole
 from arcbench.engines.counting import CountingEngine
 from arcbench.types import ConfigError, Json, Reply, Request
 
@@ -24,10 +25,9 @@ class MockEngine(CountingEngine):
         concurrency: int,
         summary_bound: None = None,
     ) -> None:
-        if reply_tokens < 0:
-            raise ConfigError(f"engine.reply_tokens={reply_tokens}: must not be negative")
-        if delay_s < 0:
-            raise ConfigError(f"engine.delay_s={delay_s}: must not be negative")
+        whole("engine.reply_tokens", reply_tokens, 0)
+        if isinstance(delay_s, bool) or not isinstance(delay_s, int | float) or delay_s < 0:
+            raise ConfigError(f"engine.delay_s={delay_s}: must be a number of at least 0")
         super().__init__(id=id, model=model, window_tokens=window_tokens, concurrency=concurrency)
         self.delay_s = delay_s
         block = f"```\n{command}\n```"
@@ -37,6 +37,7 @@ class MockEngine(CountingEngine):
         self._tokens = {text: self.count_text(text) + 1 for text in (self._agent_text, self._method_text)}
 
     async def complete(self, request: Request) -> Reply:
+        """The fixed reply, after the delay. Raises :class:`arcbench.types.ContextOverflow`."""
         prompt_tokens = self.preflight(request)
         await asyncio.sleep(self.delay_s)
         own = request.messages[0].content.startswith(("You compress", "You maintain"))

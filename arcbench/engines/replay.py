@@ -43,9 +43,11 @@ class ReplayEngine(CountingEngine):
         self._calls = {}
 
     def describe(self) -> Mapping[str, Json]:
+        """Tokenizer, chat format and the run that is played back."""
         return {**super().describe(), "source": str(self.source.parent)}
 
     async def complete(self, request: Request) -> Reply:
+        """The recorded reply of this call. Raises :class:`EngineError` where the prompt is not the recorded one."""
         prompt_tokens = self.preflight(request)
         recorded = self._calls.get(request.episode, [])
         if len(recorded) < request.number:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
+from arcbench.checks import one_of, whole
 from arcbench.engines.counting import CountingEngine
 from arcbench.types import ConfigError, Json, Message, Reply, Request
 
@@ -19,13 +20,13 @@ SUMMARY_BOUNDS = ("head_tail", "keeps_announced")
 
 _NEXT_CODE = re.compile(r"^NEXT CODE: (\w+)[ \t]*$", re.M)
 _ALL_DONE = re.compile(r"^ALL WORK ORDERS DONE\b", re.M)
-_VALUE = re.compile(r"\b(NEEDLE|RECORD)=([2-9A-HJKMNP-Z]{24})\b")
-_ASKED = re.compile(r"^\s*ASKED FOR: .*: (next \w+)[ \t]*$", re.M)
-_FIRST = re.compile(r"^.*Start with the command: (cat \S+)[ \t]*$", re.M)
+_FIRST = re.compile(r"Start with the command: (cat \S+)[ \t]*$", re.M)
+_ASKED = re.compile(r"^[ \t]*ASKED FOR: .*: (next \w+)[ \t]*$", re.M)
+_VALUE = re.compile(r"(?:`(?P<source>next \w+)`: )?\b(?P<name>NEEDLE|RECORD)=(?P<value>[2-9A-HJKMNP-Z]{24})\b")
+_COMMAND = re.compile(r"^```\n(?P<command>.+)\n```[ \t]*$", re.M)
 _CITATION = re.compile(r"§([0-9a-f]{8,}) `([^`]*)`")
 _ANNOUNCED = re.compile(r"\b([A-Z]{3,})=<value>")
 _SECTIONS = re.compile(r"TASK:\n(.*?)\nMEMORY SO FAR:\n(.*?)\nNEW TURNS:\n(.*)", re.S)
-_COMMAND = re.compile(r"^```\n(.+)\n```[ \t]*$", re.M)
 
 
 class ScriptedEngine(CountingEngine):
@@ -48,15 +49,12 @@ class ScriptedEngine(CountingEngine):
     ) -> None:
         if model["id"] != "scripted":
             raise ConfigError(f"model={model['id']}: engine=scripted runs no model; leave model out or use engine=vllm")
-        if summary_bound not in SUMMARY_BOUNDS:
-            raise ConfigError(f"engine.summary_bound={summary_bound}: {' or '.join(SUMMARY_BOUNDS)}")
-        if head_tail_chars < 1:
-            raise ConfigError(f"engine.head_tail_chars={head_tail_chars}: must be at least 1")
         super().__init__(id=id, model=model, window_tokens=window_tokens, concurrency=concurrency)
-        self.summary_bound = summary_bound
-        self.head_tail_chars = head_tail_chars
+        self.summary_bound = one_of("engine.summary_bound", summary_bound, SUMMARY_BOUNDS)
+        self.head_tail_chars = whole("engine.head_tail_chars", head_tail_chars, 1)
 
     async def complete(self, request: Request) -> Reply:
+        """The reader's next command, or a summary where a method asks for one."""
         prompt_tokens = self.preflight(request)
         system = request.messages[0].content
         if system.startswith(("You compress the working memory", "You maintain the structured memory")):
@@ -74,20 +72,42 @@ class ScriptedEngine(CountingEngine):
         )
 
     def _summarise(self, request: Request) -> str:
-        """A summary by the chosen bound, as prose or as the JSON that was asked for."""
+        """A summary by the chosen bound, as prose or as the JSON that was asked for, within the asked length."""
         found = _SECTIONS.search(request.messages[-1].content)
         task, memory, turns = (part.strip() for part in found.groups()) if found else ("", "", "")
         if self.summary_bound == "keeps_announced":
-            names = set(_ANNOUNCED.findall(task))
-            values = (m[0] for m in _VALUE.finditer(f"{memory}\n{turns}") if m[1] in names or m[1] == "RECORD")
-            kept = list(dict.fromkeys(values))
-        else:
-            n = self.head_tail_chars
-            kept = [turns] if len(turns) <= 2 * n else [turns[:n], turns[-n:]]
-        if request.schema is None:
-            return "\n".join(kept) or "Nothing that will be asked for has come up yet."
-        state = {"goal": "", "progress": "", "facts": kept, "files": [], "errors": [], "open_items": []}
-        return orjson.dumps(state).decode()
+            return _written(announced(task, memory, turns), request)
+        n = self.head_tail_chars
+        while True:
+            text = _written([turns] if len(turns) <= 2 * n else [turns[:n], turns[-n:]], request)
+            if n == 1 or self.count_text(text) + 1 < request.max_tokens:
+                return text
+            n = max(1, n * 3 // 4)
+
+
+def announced(task: str, memory: str, turns: str) -> list[str]:
+    """What the task said will be asked for, out of the memory so far and new turns. A record is noted with the
+    command that showed it, where that is known; one that is known not to be asked for is left out."""
+    names = set(_ANNOUNCED.findall(task))
+    asked = _ASKED.search(task)
+    kept: dict[str, None] = {}
+    command = ""
+    for match in re.finditer(f"{_COMMAND.pattern}|{_VALUE.pattern}", f"{memory}\n{turns}", re.M):
+        if match["command"]:
+            command = match["command"]
+        elif match["name"] in names:
+            source = match["source"] or (command if command.startswith("next ") else "")
+            if not (asked and source) or source == asked[1]:
+                value = f"{match['name']}={match['value']}"
+                kept[f"`{source}`: {value}" if source and match["name"] == "RECORD" else value] = None
+    return list(kept)
+
+
+def _written(kept: Sequence[str], request: Request) -> str:
+    if request.schema is None:
+        return "\n".join(kept) or "Nothing that will be asked for has come up yet."
+    state = {"goal": "", "progress": "", "facts": kept, "files": [], "errors": [], "open_items": []}
+    return orjson.dumps(state).decode()
 
 
 # ---------------------------------------------------------------------------------------- the reader
@@ -100,8 +120,9 @@ def next_command(messages: Sequence[Message]) -> str:
     commands = {command_of(m) for m in body if m.role == "assistant"}
     if code := open_code(messages, commands):
         return f"next {code}"
-    if not body:
-        return "cat secrets.txt"
+    first = _FIRST.search(task)
+    if first and not body:
+        return first[1]
     source = asked_source(messages)
     if value := visible_value(body, source):
         return f"submit NEEDLE={value}"
@@ -109,15 +130,18 @@ def next_command(messages: Sequence[Message]) -> str:
         recall = f"_recall §{id}"
         if recall not in commands:
             return recall
-    if source == "cat secrets.txt" and "can be opened again" in task and not just_read(body, source):
+    if first and source == first[1] and "can be opened again" in task and not just_read(body, source):
         return source
     return "submit NONE"
 
 
 def open_code(messages: Sequence[Message], commands: set[str]) -> str | None:
-    """The code of the newest work order that has not been presented yet."""
-    for message in reversed(messages):
-        if message.role == "user" and (codes := _NEXT_CODE.findall(message.content)):
+    """The code of the newest work order that has not been presented yet; None once all are said to be done."""
+    told = [message.content for message in messages if message.role == "user"]
+    if any(_ALL_DONE.search(text) for text in told):
+        return None
+    for text in reversed(told):
+        if codes := _NEXT_CODE.findall(text):
             return str(codes[-1]) if f"next {codes[-1]}" not in commands else None
     return None
 
@@ -126,25 +150,30 @@ def asked_source(messages: Sequence[Message]) -> str:
     """The command whose observation holds the value that is asked for, from what the view says."""
     for message in (*reversed(messages[2:]), messages[1]):
         if message.role == "user" and (asked := _ASKED.search(message.content)):
-            return str(asked[1])
-    return "cat secrets.txt"
+            return asked[1]
+    first = _FIRST.search(messages[1].content)
+    return first[1] if first else ""
 
 
 def visible_value(body: Sequence[Message], source: str) -> str | None:
-    """The asked value, where a message of the view shows it: behind its command, in a recall of it, or in
-    a summary or retrieved text that names one value only."""
-    name = "NEEDLE" if source == "cat secrets.txt" else "RECORD"
-    loose: list[str] = []
+    """The asked value, where a message of the view shows it: behind its command, in a recall of it, noted
+    with its command, or else in a summary or retrieved text, where the view names one value only."""
+    name = "RECORD" if source.startswith("next ") else "NEEDLE"
+    loose: set[str] = set()
     command = ""
     for message in body:
         if message.role == "assistant":
             command = command_of(message)
             continue
-        values = [value for key, value in _VALUE.findall(message.content) if key == name]
-        if values and (name == "NEEDLE" or command == source or f"`{source}`" in message.content):
-            return str(values[-1])
-        loose.extend(values)
-    return loose[0] if len(set(loose)) == 1 else None
+        answered, command = command, ""
+        for match in _VALUE.finditer(message.content):
+            if match["name"] != name:
+                continue
+            if (match["source"] or answered) == source or f"`{source}`" in message.content.partition("\n")[0]:
+                return match["value"]
+            if not match["source"] and not answered.startswith(("next ", "_recall ")):
+                loose.add(match["value"])
+    return loose.pop() if len(loose) == 1 else None
 
 
 def citation_of(body: Sequence[Message], source: str) -> str | None:
