@@ -67,20 +67,25 @@ class Bench:
         self._task = task
 
     def count(self, messages: Sequence[Message]) -> int:
+        """Tokens of an agent call with these messages."""
         return self._setup.engine.count(messages, thinking=self._setup.thinking)
 
     def count_text(self, text: str) -> int:
+        """Tokens of a bare text."""
         return self._setup.engine.count_text(text)
 
     def fits(self, messages: Sequence[Message], max_tokens: int) -> bool:
+        """Whether a method's own call of this size fits the window."""
         return self._setup.engine.count(messages, thinking=False) + max_tokens <= self.budget.window_tokens
 
     def note(self, event: str, **facts: Json) -> None:
+        """An event of the method's own."""
         self.transcript.event(event, facts)
 
     async def complete(
         self, messages: Sequence[Message], *, max_tokens: int, schema: Mapping[str, Json] | None = None
     ) -> Reply:
+        """A method's own call."""
         return await self._call("method", messages, max_tokens, thinking=False, schema=schema)
 
     async def ask_agent(self, messages: Sequence[Message]) -> Reply:
@@ -183,7 +188,8 @@ class Episode:
             while self.method.waiting():
                 if end := await self.act():
                     return end
-            await self.tell(None, past.reply, parse(past.reply), past.observation, "environment")
+            said = admit(past.reply)[0]
+            await self.tell(None, said, parse(said), past.observation, "environment")
         while True:
             if end := await self.act():
                 return end
@@ -303,4 +309,4 @@ class Episode:
             actions=f"\n{actions}" if actions else "",
             promise=self.method.promise,
         )
-        return Message("system", system.strip()), Message("user", self.task.prompt)
+        return Message("system", system.strip()), Message("user", admit(self.task.prompt)[0])

@@ -382,7 +382,8 @@ class Method(ABC):
 class MethodFactory(Protocol):
     """Makes the method of one episode (a Hydra ``_partial_`` of the class)."""
 
-    def __call__(self, *, bench: Workbench) -> Method: ...
+    def __call__(self, *, bench: Workbench) -> Method:
+        """A fresh method on this workbench."""
 
 
 # ---------------------------------------------------------------------------------------- harness

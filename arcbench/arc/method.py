@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Literal
 
 from arcbench.arc.recalled import Recalled
 from arcbench.arc.store import Record, Store, normal_id
-from arcbench.recent import split
+from arcbench.checks import one_of, template, whole
+from arcbench.recent import split, weigh
 from arcbench.text import fill
 from arcbench.types import (
     Action,
     ActionDoc,
-    ConfigError,
     Done,
     Fate,
     Message,
@@ -24,7 +24,17 @@ from arcbench.types import (
     Workbench,
 )
 
-_BLOCK = re.compile(r"```[^`]*```\s*$")
+_BLOCK = re.compile(r"^[ \t]*```", re.M)
+_PLACES = {
+    "cited": ("id", "signature", "chars", "returncode", "head", "tail"),
+    "cited_bare": ("id", "signature"),
+    "recalled": ("id", "signature", "chars"),
+    "recalled_excerpt": ("id", "signature", "chars"),
+    "meta": ("citation", "steps", "recalls"),
+    "bad_id": ("action",),
+    "unknown_id": ("id", "nearest"),
+    "too_many": ("limit",),
+}
 
 
 class Arc(Method):
@@ -54,21 +64,14 @@ class Arc(Method):
         bench: Workbench,
     ) -> None:
         super().__init__(id=id, promise=promise, bench=bench)
-        numbers = {
-            "preview_chars": preview_chars,
-            "thought_chars": thought_chars,
-            "recalls_per_step": recalls_per_step,
-            "nearest_ids": nearest_ids,
-        }
-        for key, value in numbers.items():
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"method.{key}={value}: must be a whole number of at least 1")
         self.variant = variant
-        self.preview_chars = preview_chars
-        self.thought_chars = thought_chars
-        self.recalls_per_step = recalls_per_step
-        self.nearest_ids = nearest_ids
-        self.texts = texts
+        self.preview_chars = whole("method.preview_chars", preview_chars, 1)
+        self.thought_chars = whole("method.thought_chars", thought_chars, 1)
+        self.recalls_per_step = whole("method.recalls_per_step", recalls_per_step, 1)
+        self.nearest_ids = whole("method.nearest_ids", nearest_ids, 1)
+        for key in texts:
+            one_of("method.texts", key, _PLACES)
+        self.texts = {key: template(f"method.texts.{key}", texts.get(key), *_PLACES[key]) for key in _PLACES}
         self.docs = tuple(ActionDoc(name, doc["usage"], doc["help"]) for name, doc in actions.items())
         self.store = Store()
         self.recalled = Recalled(bench.budget.recall_budget_chars)
@@ -83,18 +86,22 @@ class Arc(Method):
     # ---------------------------------------------------------------------------------------- view
 
     def view(self) -> Sequence[Message]:
+        """The prefix, and every turn whole or as what stands for it."""
         view = list(self.prefix)
         for turn in self.turns:
             view.extend(self.shown.get(turn.index, (turn.reply, turn.result)))
         return view
 
     async def observe(self, turn: Turn) -> Done | None:
+        """Store what the environment answered before anything can remove it."""
         self.turns.append(turn)
-        if turn.answered_by == "environment" and turn.action is not None:
+        if turn.answered_by == "environment":
             self.recalls_this_step = 0
             if not turn.observation.restored:
+                # a recorded reply may hold no well-formed command; its last line then signs for it
+                signature = turn.action.text if turn.action else turn.reply.content.strip().rpartition("\n")[2]
                 body, code = turn.observation.text, turn.observation.returncode
-                self.records[turn.index] = self.store.add(turn.action.text, body, returncode=code, step=turn.index)
+                self.records[turn.index] = self.store.add(signature, body, returncode=code, step=turn.index)
         elif self._answering is not None:
             self._show_recalled(self._answering, turn)
             self._answering = None
@@ -103,6 +110,7 @@ class Arc(Method):
     # -------------------------------------------------------------------------------------- recall
 
     def actions(self) -> Sequence[ActionDoc]:
+        """Recall of a body, and of its citation only."""
         return self.docs
 
     async def handle(self, action: Action) -> Observation:
@@ -129,11 +137,12 @@ class Arc(Method):
 
     def _show_recalled(self, id: str, turn: Turn) -> None:
         """A body came into view at ``turn``: the bodies that it displaces go back to their citations."""
-        if id in self.recall_turns:
-            self._show_bare(self.recall_turns[id], self.store[id])
+        displaced = [id] if id in self.recall_turns else []
+        displaced += self.recalled.use(id, self._chars_in_view(self.store[id]))
+        for gone in displaced:
+            index, record = self.recall_turns.pop(gone), self.store[gone]
+            self.shown[index] = self._bare(self._turn(index), record)
         self.recall_turns[id] = turn.index
-        for gone in self.recalled.use(id, self._chars_in_view(self.store[id])):
-            self._show_bare(self.recall_turns.pop(gone), self.store[gone])
 
     def _chars_in_view(self, record: Record) -> int:
         return min(record.chars, self.bench.budget.recall_max_chars)
@@ -142,62 +151,88 @@ class Arc(Method):
 
     async def compact(self, reason: Literal["forced", "overflow"]) -> Done:
         """Cite what is old; then, where that is not enough, shrink and evict down to ``compact_to_tokens``."""
-        held = set(self.recall_turns.values())
+        before, held = self.turns, set(self.recall_turns.values())
+        # a recall whose body has left repeats a citation that stands elsewhere in the view
+        self.turns = [turn for turn in before if turn.index not in self.shown or turn.index in self.records]
         verbatim = [turn for turn in self.turns if turn.index not in self.shown and turn.index not in held]
         divided = split(verbatim, bench=self.bench, reason=reason, fixed=self.prefix)
-        before = self.turns
         for turn in (*divided.older, *divided.inline):
-            self._retire(turn, short=turn in divided.inline)
-        self._shrink(evict=reason == "overflow")
-        return Done(self._fates(before))
+            self._retire(turn)
+        excess = self._shrink()
+        if reason == "overflow":
+            self._give_up(excess, divided.recent)
+        return Done(self._fates(before, held))
 
-    def _retire(self, turn: Turn, *, short: bool) -> None:
+    def _retire(self, turn: Turn) -> None:
         """An older turn: its thought is cut; a long observation leaves for its citation, a short one may
         stay; a turn that observed nothing (a correction, a notice, an answered recall) just goes."""
         record = self.records.get(turn.index)
         if record is None:
-            self.turns = [other for other in self.turns if other is not turn]
+            self._drop(turn)
             return
         result = turn.result
-        if not short:
+        if record.chars > self.bench.budget.keep_verbatim_chars:
             result = Message("user", self._citation(record, "cited"))
             self.full_citations.append(turn.index)
         self.shown[turn.index] = (self._shortened(turn.reply), result)
 
-    def _shrink(self, *, evict: bool) -> None:
-        """Each oldest first until the view is in budget: full citations to bare ones, short observations
-        to bare citations, then (on a real overflow) recalled bodies, but for one that has just come."""
+    def _drop(self, turn: Turn) -> int:
+        """Take a turn out of the view; how many tokens that saves."""
+        self.turns = [other for other in self.turns if other is not turn]
+        return weigh(self.bench, turn)
+
+    def _shrink(self) -> int:
+        """Each oldest first until the view is in budget: full citations to bare ones, then short observations
+        to bare citations. Returns the tokens that are still too many."""
         excess = self.bench.count(self.view()) - self.bench.budget.compact_to_tokens
         short = [turn.index for turn in self.turns if self.shown.get(turn.index, (None, None))[1] is turn.result]
         while excess > 0 and (self.full_citations or short):
             index = self.full_citations.pop(0) if self.full_citations else short.pop(0)
             excess -= self._show_bare(index, self.records[index])
-        while evict and excess > 0 and len(self.recalled):
-            id = self.recalled.evict()
-            if self.recall_turns[id] == self.turns[-1].index:
-                self.recalled.use(id, self._chars_in_view(self.store[id]))
-                break
-            excess -= self._show_bare(self.recall_turns.pop(id), self.store[id])
+        return excess
+
+    def _give_up(self, excess: int, recent: Sequence[Turn]) -> None:
+        """On a real overflow, all but the newest turn go, while there is an excess: recalled bodies, least
+        recently used first, then recent turns, oldest first."""
+        newest = self.turns[-1] if self.turns else None
+        for id in self.recalled.ids():
+            turn = self._turn(self.recall_turns[id])
+            if excess > 0 and turn is not newest:
+                self.recalled.remove(id)
+                del self.recall_turns[id]
+                excess -= self._drop(turn)
+        for turn in recent:
+            if excess > 0 and turn is not newest:
+                if turn.index in self.records:
+                    excess -= self._show_bare(turn.index, self.records[turn.index])
+                else:
+                    excess -= self._drop(turn)
 
     def _show_bare(self, index: int, record: Record) -> int:
         """Show a turn's result as a bare citation, unless that is longer; how many tokens it saves."""
-        turn = next(turn for turn in self.turns if turn.index == index)
-        now = self.shown.get(index, (turn.reply, turn.result))
-        bare = (self._shortened(turn.reply), Message("user", self._citation(record, "cited_bare")))
+        turn = self._turn(index)
+        now, bare = self.shown.get(index, (turn.reply, turn.result)), self._bare(turn, record)
         saved = self.bench.count(now) - self.bench.count(bare)
         if saved > 0:
             self.shown[index] = bare
         return max(saved, 0)
 
-    def _fates(self, before: Sequence[Turn]) -> dict[Part, Fate]:
+    def _bare(self, turn: Turn, record: Record) -> tuple[Message, Message]:
+        return self._shortened(turn.reply), Message("user", self._citation(record, "cited_bare"))
+
+    def _turn(self, index: int) -> Turn:
+        return next(turn for turn in self.turns if turn.index == index)
+
+    def _fates(self, before: Sequence[Turn], held: Set[int]) -> dict[Part, Fate]:
         still = {turn.index for turn in self.turns}
         fates: dict[Part, Fate] = {}
         for turn in before:
             result = self.shown.get(turn.index, (turn.reply, turn.result))[1]
             fates[turn.index, "reply"] = "kept" if turn.index in still else "dropped"
-            fates[turn.index, "result"] = (
-                "dropped" if turn.index not in still else "kept" if result is turn.result else "cited"
-            )
+            if turn.index in still:
+                fates[turn.index, "result"] = "kept" if result is turn.result else "cited"
+            else:  # the body of a recall is cited where it was first observed
+                fates[turn.index, "result"] = "cited" if turn.index in held else "dropped"
         return fates
 
     # --------------------------------------------------------------------------------------- texts
@@ -233,4 +268,4 @@ class Arc(Method):
         if len(thought) <= self.thought_chars:
             return reply
         short = f"{thought[: self.thought_chars]}…"
-        return Message("assistant", f"{short}\n{block[0].strip()}" if block else short)
+        return Message("assistant", f"{short}\n{reply.content[block.start() :].strip()}" if block else short)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 
 class Recalled:
@@ -11,12 +12,6 @@ class Recalled:
     def __init__(self, budget_chars: int) -> None:
         self.budget_chars = budget_chars
         self._chars: OrderedDict[str, int] = OrderedDict()
-
-    def __contains__(self, id: str) -> bool:
-        return id in self._chars
-
-    def __len__(self) -> int:
-        return len(self._chars)
 
     @property
     def total_chars(self) -> int:
@@ -29,9 +24,13 @@ class Recalled:
         self._chars.move_to_end(id)
         gone = []
         while self.total_chars > self.budget_chars and len(self._chars) > 1:
-            gone.append(self.evict())
+            gone.append(self._chars.popitem(last=False)[0])
         return gone
 
-    def evict(self) -> str:
-        """Take the least recently used body out. Raises ``KeyError`` when there is none."""
-        return self._chars.popitem(last=False)[0]
+    def ids(self) -> Sequence[str]:
+        """What is in the set, least recently used first."""
+        return tuple(self._chars)
+
+    def remove(self, id: str) -> None:
+        """Take a body out. Raises ``KeyError`` when it is not in the set."""
+        del self._chars[id]
