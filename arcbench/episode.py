@@ -74,6 +74,10 @@ class Bench:
         """Tokens of a bare text."""
         return self._setup.engine.count_text(text)
 
+    def pieces(self, text: str, max_tokens: int) -> list[str]:
+        """``text`` in pieces of at most ``max_tokens`` tokens, cut between characters."""
+        return self._setup.engine.pieces(text, max_tokens)
+
     def fits(self, messages: Sequence[Message], max_tokens: int) -> bool:
         """Whether a method's own call of this size fits the window."""
         return self._setup.engine.count(messages, thinking=False) + max_tokens <= self.budget.window_tokens

@@ -245,6 +245,10 @@ class Engine(Protocol):
     def count_text(self, text: str) -> int:
         """Tokens of a bare text."""
 
+    def pieces(self, text: str, max_tokens: int) -> list[str]:
+        """``text`` cut between characters into pieces of at most ``max_tokens`` tokens; together they are
+        ``text``. ``max_tokens`` must hold any one character of it."""
+
     async def complete(self, request: Request) -> Reply:
         """Run one call. Raises :class:`ContextOverflow` (found by counting) or :class:`EngineError`."""
 
@@ -311,6 +315,9 @@ class Workbench(Protocol):
 
     def count_text(self, text: str) -> int:
         """Tokens of a bare text."""
+
+    def pieces(self, text: str, max_tokens: int) -> list[str]:
+        """``text`` cut between characters into pieces of at most ``max_tokens`` tokens; together they are ``text``."""
 
     def fits(self, messages: Sequence[Message], max_tokens: int) -> bool:
         """Whether a method's own call with this prompt and completion fits the window."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,16 @@ Count = Callable[[str], int]
 def words(text: str) -> int:
     """Tokens are words."""
     return len(text.split())
+
+
+def cut(text: str, max_tokens: int, unit: Count) -> list[str]:
+    """Pieces as long as fit, for a unit that grows with the text."""
+    pieces = []
+    while text:
+        end = max(1, bisect_right(range(1, len(text) + 1), max_tokens, key=lambda size: unit(text[:size])))
+        pieces.append(text[:end])
+        text = text[end:]
+    return pieces
 
 
 def budget(window: int, completion: int, **changes: Any) -> Budget:
@@ -60,6 +71,9 @@ class Bench:
 
     def count_text(self, text: str) -> int:
         return self.unit(text)
+
+    def pieces(self, text: str, max_tokens: int) -> list[str]:
+        return cut(text, max_tokens, self.unit)
 
     def fits(self, messages: Sequence[Message], max_tokens: int) -> bool:
         return self.count(messages) + max_tokens <= self.budget.window_tokens

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from bench import words
+from bench import cut, words
 
 from arcbench.engines.chat import Chat, load_chat
 from arcbench.engines.scripted import ScriptedEngine
@@ -126,6 +126,9 @@ class FakeEngine:
 
     def count_text(self, text: str) -> int:
         return self.chat.count_text(text) if self.chat else words(text)
+
+    def pieces(self, text: str, max_tokens: int) -> list[str]:
+        return self.chat.pieces(text, max_tokens) if self.chat else cut(text, max_tokens, words)
 
     async def complete(self, request: Request) -> Reply:
         size = self.count(request.messages, thinking=request.thinking)

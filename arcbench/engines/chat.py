@@ -15,6 +15,7 @@ import re
 import unicodedata
 import weakref
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -52,6 +53,10 @@ class Tokenizer(Protocol):
 
     def plain(self, text: str) -> Sequence[int]:
         """Ids of a text in which no special token is recognised."""
+
+    def starts(self, text: str) -> Sequence[int] | None:
+        """For each of its ids the place of the character it begins with, -1 where it begins inside one;
+        None where the tokens are those of another text (after Unicode normalisation)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,43 @@ class Chat:
         """Tokens of a bare text, special tokens not recognised."""
         return len(self.tokenizer.plain(text))
 
+    def pieces(self, text: str, max_tokens: int) -> list[str]:
+        """``text`` cut between characters into pieces of at most ``max_tokens`` tokens each; together they are
+        ``text``. Cuts are at token boundaries of the whole text, the last that fits; where the tokens are those
+        of another text, after the last character that fits. ``max_tokens`` must hold any one character."""
+        starts = self.tokenizer.starts(text)
+        return self._by_tokens(text, starts, max_tokens) if starts is not None else self._by_count(text, max_tokens)
+
+    def _by_tokens(self, text: str, starts: Sequence[int], max_tokens: int) -> list[str]:
+        pieces: list[str] = []
+        at, total = 0, len(starts)
+        while at < total:
+            end = min(at + max_tokens, total)
+            while True:
+                while end < total and starts[end] < 0 and end > at:
+                    end -= 1
+                piece = text[starts[at] : starts[end] if end < total else len(text)]
+                # tokens at a cut may come out differently on their own: then one token less
+                if end - at <= 1 or self.count_text(piece) <= max_tokens:
+                    break
+                end -= 1
+            if end == at:  # one character of more tokens than asked for
+                return [*pieces, *self._by_count(text[starts[at] :], max_tokens)]
+            pieces.append(piece)
+            at = end
+        return pieces
+
+    def _by_count(self, text: str, max_tokens: int) -> list[str]:
+        pieces: list[str] = []
+        while text:
+            reach = min(len(text), 4 * max_tokens)
+            cut = bisect_right(range(1, reach + 1), max_tokens, key=lambda end: self.count_text(text[:end]))
+            while cut > 1 and self.count_text(text[:cut]) > max_tokens:
+                cut -= 1
+            pieces.append(text[: max(cut, 1)])
+            text = text[max(cut, 1) :]
+        return pieces
+
     def describe(self) -> dict[str, Json]:
         """Which tokenizer and which format, with hashes, for the manifest."""
         canonical = json.dumps(asdict(self.format), sort_keys=True, ensure_ascii=False)
@@ -212,10 +254,22 @@ class QwenTokenizer:
         }
         encoding = tiktoken.Encoding(self.name, pat_str=_QWEN_WORDS, mergeable_ranks=ranks, special_tokens={})
         self._encode = encoding.encode_ordinary
+        self._bytes = encoding.decode_tokens_bytes
 
     def plain(self, text: str) -> Sequence[int]:
         """Ids of a text in which no special token is recognised; NFC first, as Qwen's own tokenizer does."""
         return self._encode(unicodedata.normalize("NFC", text))
+
+    def starts(self, text: str) -> Sequence[int] | None:
+        """See :class:`Tokenizer`."""
+        if not unicodedata.is_normalized("NFC", text):
+            return None
+        starts: list[int] = []
+        chars = 0
+        for word in self._bytes(self._encode(text)):
+            starts.append(-1 if word[0] & 0xC0 == 0x80 else chars)
+            chars += sum(byte & 0xC0 != 0x80 for byte in word)
+        return starts
 
 
 class HfTokenizer:
@@ -240,6 +294,17 @@ class HfTokenizer:
     def plain(self, text: str) -> Sequence[int]:
         """Ids of a text in which no added token is recognised."""
         return cast(list[int], self._fast.encode(text, add_special_tokens=False).ids)
+
+    def starts(self, text: str) -> Sequence[int] | None:
+        """See :class:`Tokenizer`."""
+        starts: list[int] = []
+        reached = 0
+        for start, end in self._fast.encode(text, add_special_tokens=False).offsets:
+            starts.append(start if start == reached else -1)
+            if start > reached:
+                return None  # the tokenizer passed over characters
+            reached = max(reached, end)
+        return starts if reached == len(text) else None
 
 
 @cache

@@ -42,6 +42,10 @@ class CountingEngine:
         """Tokens of a bare text."""
         return self.chat.count_text(text)
 
+    def pieces(self, text: str, max_tokens: int) -> list[str]:
+        """``text`` in pieces of at most ``max_tokens`` tokens, cut between characters."""
+        return self.chat.pieces(text, max_tokens)
+
     async def start(self) -> None:
         """Nothing to load."""
 
