@@ -297,7 +297,8 @@ class Episode:
         """What the agent sees of an observation."""
         budget, rules = self.setup.budget, self.setup.rules
         limit = budget.recall_max_chars if observation.restored else budget.presentation_limit_chars
-        body = excerpt(observation.text, limit, rules.omitted) or rules.no_output
+        shown = observation.text if observation.exact else excerpt(observation.text, limit, rules.omitted)
+        body = shown or rules.no_output
         return f"{observation.note}\n{body}" if observation.note else body
 
     def was_cut(self, reply: Reply) -> bool:

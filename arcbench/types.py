@@ -65,7 +65,8 @@ class Observation:
 
     ``note`` is one line of the answerer's own, shown above ``text`` and never cut. ``restored`` marks
     text handed back from a method's store (a recall, a read below a mount): it is cut at
-    ``recall_max_chars`` instead of ``presentation_limit_chars``. ``escaped`` marks text that was not
+    ``recall_max_chars`` instead of ``presentation_limit_chars``. ``exact`` marks a part that a method cut to a
+    token budget of its own: it is shown as it is. ``escaped`` marks text that was not
     valid Unicode where it entered (see :func:`arcbench.text.admit`).
     """
 
@@ -73,6 +74,7 @@ class Observation:
     returncode: int = 0
     note: str = ""
     restored: bool = False
+    exact: bool = False
     escaped: bool = False
 
 

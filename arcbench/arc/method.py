@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Literal
 
 from arcbench.arc.recalled import Recalled
+from arcbench.arc.replies import shortened, signature_of
 from arcbench.arc.store import Record, Store, normal_id
 from arcbench.checks import one_of, template, whole
 from arcbench.recent import split, weigh
@@ -24,7 +24,6 @@ from arcbench.types import (
     Workbench,
 )
 
-_BLOCK = re.compile(r"^[ \t]*```", re.M)
 _PLACES = {
     "cited": ("id", "signature", "chars", "returncode", "head", "tail"),
     "cited_bare": ("id", "signature"),
@@ -98,10 +97,8 @@ class Arc(Method):
         if turn.answered_by == "environment":
             self.recalls_this_step = 0
             if not turn.observation.restored:
-                # a recorded reply may hold no well-formed command; its last line then signs for it
-                signature = turn.action.text if turn.action else turn.reply.content.strip().rpartition("\n")[2]
                 body, code = turn.observation.text, turn.observation.returncode
-                self.records[turn.index] = self.store.add(signature, body, returncode=code, step=turn.index)
+                self.records[turn.index] = self.store.add(signature_of(turn), body, returncode=code, step=turn.index)
         elif self._answering is not None:
             self._show_recalled(self._answering, turn)
             self._answering = None
@@ -174,7 +171,7 @@ class Arc(Method):
         if record.chars > self.bench.budget.keep_verbatim_chars:
             result = Message("user", self._citation(record, "cited"))
             self.full_citations.append(turn.index)
-        self.shown[turn.index] = (self._shortened(turn.reply), result)
+        self.shown[turn.index] = (shortened(turn.reply, self.thought_chars), result)
 
     def _drop(self, turn: Turn) -> int:
         """Take a turn out of the view; how many tokens that saves."""
@@ -218,7 +215,7 @@ class Arc(Method):
         return max(saved, 0)
 
     def _bare(self, turn: Turn, record: Record) -> tuple[Message, Message]:
-        return self._shortened(turn.reply), Message("user", self._citation(record, "cited_bare"))
+        return shortened(turn.reply, self.thought_chars), Message("user", self._citation(record, "cited_bare"))
 
     def _turn(self, index: int) -> Turn:
         return next(turn for turn in self.turns if turn.index == index)
@@ -260,12 +257,3 @@ class Arc(Method):
             steps=", ".join(str(step + 1) for step in record.steps),
             recalls=record.recalls,
         )
-
-    def _shortened(self, reply: Message) -> Message:
-        """An older reply: its command whole, its thought cut at ``thought_chars``."""
-        block = _BLOCK.search(reply.content)
-        thought = reply.content[: block.start()].strip() if block else reply.content
-        if len(thought) <= self.thought_chars:
-            return reply
-        short = f"{thought[: self.thought_chars]}…"
-        return Message("assistant", f"{short}\n{reply.content[block.start() :].strip()}" if block else short)

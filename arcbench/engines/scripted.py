@@ -25,6 +25,7 @@ _ASKED = re.compile(r"^[ \t]*ASKED FOR: .*: (next \w+)[ \t]*$", re.M)
 _VALUE = re.compile(r"(?:`(?P<source>next \w+)`: )?\b(?P<name>NEEDLE|RECORD)=(?P<value>[2-9A-HJKMNP-Z]{24})\b")
 _COMMAND = re.compile(r"^```\n(?P<command>.+)\n```[ \t]*$", re.M)
 _CITATION = re.compile(r"§([0-9a-f]{8,}) `([^`]*)`")
+_PAGE = re.compile(r"^Catalog, page (\d+) of (\d+):", re.M)
 _ANNOUNCED = re.compile(r"\b([A-Z]{3,})=<value>")
 _SECTIONS = re.compile(r"TASK:\n(.*?)\nMEMORY SO FAR:\n(.*?)\nNEW TURNS:\n(.*)", re.S)
 
@@ -126,10 +127,8 @@ def next_command(messages: Sequence[Message]) -> str:
     source = asked_source(messages)
     if value := visible_value(body, source):
         return f"submit NEEDLE={value}"
-    if id := citation_of(body, source):
-        recall = f"_recall §{id}"
-        if recall not in commands:
-            return recall
+    if recall := next_recall(messages[0].content, body, source, commands):
+        return recall
     if first and source == first[1] and "can be opened again" in task and not just_read(body, source):
         return source
     return "submit NONE"
@@ -159,6 +158,10 @@ def visible_value(body: Sequence[Message], source: str) -> str | None:
     """The asked value, where a message of the view shows it: behind its command, in a recall of it, noted
     with its command, or else in a summary or retrieved text, where the view names one value only."""
     name = "RECORD" if source.startswith("next ") else "NEEDLE"
+    id = citation_of(body, source)
+    for match in _VALUE.finditer(joined_parts(body, id)):
+        if match["name"] == name:
+            return match["value"]
     loose: set[str] = set()
     command = ""
     for message in body:
@@ -171,7 +174,7 @@ def visible_value(body: Sequence[Message], source: str) -> str | None:
                 continue
             if (match["source"] or answered) == source or f"`{source}`" in message.content.partition("\n")[0]:
                 return match["value"]
-            if not match["source"] and not answered.startswith(("next ", "_recall ")):
+            if not match["source"] and not answered.startswith(("next ", "_recall")):
                 loose.add(match["value"])
     return loose.pop() if len(loose) == 1 else None
 
@@ -184,6 +187,42 @@ def citation_of(body: Sequence[Message], source: str) -> str | None:
                 if match[2] == source:
                     return str(match[1])
     return None
+
+
+def next_recall(system: str, body: Sequence[Message], source: str, commands: set[str]) -> str | None:
+    """The handle that brings the source's observation back, in the form that the system prompt documents."""
+    id = citation_of(body, source)
+    if id is None:
+        if "_catalog_first" not in system:
+            return None
+        page, pages = last_numbers(_PAGE, body)
+        return "_catalog_first" if page == 0 else "_catalog_next" if page < pages else None
+    if "_recall_start" in system:
+        part, parts = last_numbers(re.compile(rf"^§{id}, part (\d+) of (\d+):", re.M), body)
+        if part:
+            return f"_recall_next §{id}" if part < parts else None
+        return None if f"_recall_start §{id}" in commands else f"_recall_start §{id}"
+    name = "RECORD" if source.startswith("next ") else "NEEDLE"
+    recall = f"_recall §{id} /{name}=/" if "/PATTERN/" in system else f"_recall §{id}"
+    return None if recall in commands else recall
+
+
+def last_numbers(pattern: re.Pattern[str], body: Sequence[Message]) -> tuple[int, int]:
+    """The two numbers of the newest match in the view; zeros where there is none."""
+    for message in reversed(body):
+        if message.role == "user" and (match := pattern.search(message.content)):
+            return int(match[1]), int(match[2])
+    return 0, 0
+
+
+def joined_parts(body: Sequence[Message], id: str | None) -> str:
+    """The parts of a recalled text that are in the view, put together where they follow each other."""
+    parts = {
+        int(m[1]): m[2]
+        for message in body
+        if (m := re.match(rf"§{id}, part (\d+) of \d+:\n(.*)", message.content, re.S))
+    }
+    return "".join(("" if part - 1 in parts else "\n") + parts[part] for part in sorted(parts))
 
 
 def just_read(body: Sequence[Message], source: str) -> bool:
