@@ -8,7 +8,7 @@ ENGINE ?= scripted
 MODEL ?= $(if $(filter scripted,$(ENGINE)),scripted,)
 N ?= $(if $(filter scripted,$(ENGINE)),200,1000)
 SEEDS ?= 42,82,122
-METHODS ?= full_context,sliding_window,llm_summary,structured_state,rag_memory,arc
+METHODS ?= full_context,sliding_window,llm_summary,structured_state,rag_memory,arc,arc_paged,arc_select
 RUNS ?= results/runs
 TABLES ?= results/tables
 ARGS ?=
@@ -28,7 +28,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables tables test test-vllm lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables tables overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,11 +40,17 @@ reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needl
 tables: core ## write the tables again from the runs there are
 	$(PY) -m analysis.tables --runs $(RUNS) --tables $(TABLES)
 
+overhead: core ## what each method costs in prompt tokens, from the runs there are
+	$(PY) -m analysis.overhead --runs $(RUNS) --tables $(TABLES)
+
 test: dev ## run the tests that need no vLLM
 	$(PY) -m pytest -n auto -m "not vllm" $(ARGS)
 
 test-vllm: dev vllm-cpu smollm2 ## run the tests on a real model, on the CPU build of vLLM
-	$(PY) -m pytest -m vllm $(ARGS)
+	ARCBENCH_REQUIRE_VLLM=1 $(PY) -m pytest -m vllm $(ARGS)
+
+test-long: dev ## ARC's guarantees on at least 500 examples each
+	$(PY) -m pytest -n auto --hypothesis-profile=long tests/test_arc_guarantees.py tests/test_arc.py $(ARGS)
 
 lint: dev ## ruff and mypy
 	$(VENV)/bin/ruff check .

@@ -23,6 +23,13 @@ def above(key: str, value: object, bound: float) -> float:
     return float(value)
 
 
+def share(key: str, value: object) -> float:
+    """``value`` as a number above 0 and at most 1; else :class:`ConfigError`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ConfigError(f"{key}={value}: must be above 0 and at most 1")
+    return float(value)
+
+
 def one_of(key: str, value: object, allowed: Collection[str]) -> str:
     """``value`` as one of the allowed words; else :class:`ConfigError`."""
     if not isinstance(value, str) or value not in allowed:

@@ -62,7 +62,7 @@ class Bench:
 
     def __init__(self, setup: Setup, task: Task) -> None:
         self.budget = setup.budget
-        self.transcript = Transcript(task)
+        self.transcript = Transcript(task, lambda message: self.count((message,)) - self.count(()))
         self._setup = setup
         self._task = task
 

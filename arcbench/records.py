@@ -237,32 +237,57 @@ COMPACTION_COLUMNS = (
 FATES = COMPACTION_COLUMNS[-5:]
 
 
-def load(root: Path | str) -> Frames:
-    """Read every run folder below ``root``. Raises :class:`RunError` when there is none, or one without manifest."""
-    import pandas as pd
+@dataclass(frozen=True)
+class Run:
+    """One run folder, read."""
 
+    path: Path
+    manifest: Mapping[str, Json]
+    config: Mapping[str, Json]
+
+    def episodes(self) -> list[dict[str, Json]]:
+        """The latest record of each task, in the order in which the tasks were first tried."""
+        return list({record["task"]: record for record in read_episodes(self.path / EPISODES)}.values())
+
+    @property
+    def columns(self) -> dict[str, Json]:
+        """The run-level columns of the frames."""
+        return {"run_dir": str(self.path)} | {key: self.manifest.get(key) for key in RUN_COLUMNS[1:]}
+
+
+def runs_below(root: Path | str) -> Iterator[Run]:
+    """The run folders below ``root``, in order of their paths. Raises :class:`RunError` when there is none, or
+    when one has episodes and no manifest."""
     root = Path(root)
-    runs: list[dict[str, Json]] = []
-    episodes: list[dict[str, Json]] = []
-    calls: list[dict[str, Json]] = []
-    compactions: list[dict[str, Json]] = []
+    found = False
     for config in sorted(root.rglob(CONFIG)):
         folder = config.parent
         if not (folder / MANIFEST).exists():
             if (folder / EPISODES).exists() and (folder / EPISODES).stat().st_size:
                 raise RunError(f"{folder}: no {MANIFEST}; run the same command again, or move the folder away")
             continue  # a run that was stopped before it began
+        found = True
         manifest = orjson.loads((folder / MANIFEST).read_bytes())
-        run = {"run_dir": str(folder)} | {key: manifest.get(key) for key in RUN_COLUMNS[1:]}
-        runs.append(run | {"config": flatten(yaml.safe_load(config.read_text("utf-8")))})
-        latest = {record["task"]: record for record in read_episodes(folder / EPISODES)}
-        for record in latest.values():
-            key = {"run_dir": run["run_dir"], "task": record["task"]}
-            episodes.append(run | _episode_row(record))
+        yield Run(folder, manifest, yaml.safe_load(config.read_text("utf-8")))
+    if not found:
+        raise RunError(f"{root}: no runs here; make some with `make reproduce-tables` or `python -m arcbench`")
+
+
+def load(root: Path | str) -> Frames:
+    """Read every run folder below ``root`` into frames. Raises as :func:`runs_below`."""
+    import pandas as pd
+
+    runs: list[dict[str, Json]] = []
+    episodes: list[dict[str, Json]] = []
+    calls: list[dict[str, Json]] = []
+    compactions: list[dict[str, Json]] = []
+    for run in runs_below(root):
+        runs.append(run.columns | {"config": flatten(run.config)})
+        for record in run.episodes():
+            key = {"run_dir": str(run.path), "task": record["task"]}
+            episodes.append(run.columns | _episode_row(record))
             calls.extend(key | {name: call[name] for name in CALL_COLUMNS} for call in record["calls"])
             compactions.extend(key | _compaction_row(row) for row in record["compactions"])
-    if not runs:
-        raise RunError(f"{root}: no runs here; make some with `make reproduce-tables` or `python -m arcbench`")
     join = ["run_dir", "task"]
     return Frames(
         runs=pd.DataFrame(runs, columns=[*RUN_COLUMNS, "config"]),

@@ -32,7 +32,6 @@ from arcbench.checks import above, template, whole
 from arcbench.episode import Bench, Setup, failed, play
 from arcbench.parsing import Fault
 from arcbench.records import RunError, RunFolder, digest, flatten
-from arcbench.transcript import Transcript
 from arcbench.types import Budget, ConfigError, Engine, Harness, Json, MethodFactory, Rules, Task
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -293,12 +292,12 @@ async def play_within(task: Task, setup: Setup, timeout_s: float) -> dict[str, J
     try:
         return await asyncio.wait_for(play(task, setup), timeout_s)
     except TimeoutError:
-        return failed(Transcript(task), f"the episode took longer than episode_timeout_s={timeout_s:g}")
+        return failed(Bench(setup, task).transcript, f"the episode took longer than episode_timeout_s={timeout_s:g}")
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
-        return failed(Transcript(task), "the episode was cancelled")
+        return failed(Bench(setup, task).transcript, "the episode was cancelled")
 
 
 # ------------------------------------------------------------------------------------ small pieces

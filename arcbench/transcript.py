@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from arcbench.types import Compaction, Done, Json, Message, Nothing, Reply, Request, Task, Trigger, Turn
 
 
 class Transcript:
-    """Append-only. Each distinct message is stored once; calls and turns name messages by index."""
+    """Append-only. Each distinct message is stored once; calls and turns name messages by index. ``weigh``
+    gives the tokens that a message adds to a prompt."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, weigh: Callable[[Message], int]) -> None:
         self.task = task
+        self._weigh = weigh
         self._indices: dict[Message, int] = {}
         self._turns: list[dict[str, Json]] = []
         self._calls: list[dict[str, Json]] = []
@@ -38,6 +40,7 @@ class Transcript:
                 "returncode": turn.observation.returncode,
                 "chars": len(turn.observation.text),
                 "restored": turn.observation.restored,
+                "exact": turn.observation.exact,
                 "escaped": turn.observation.escaped,
             }
         )
@@ -100,7 +103,7 @@ class Transcript:
             "calls": self._calls,
             "compactions": self._compactions,
             "events": self._events,
-            "messages": [{"role": m.role, "content": m.content} for m in self._indices],
+            "messages": [{"role": m.role, "content": m.content, "tokens": self._weigh(m)} for m in self._indices],
         }
 
     def _index(self, message: Message) -> int:

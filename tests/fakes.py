@@ -13,8 +13,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
+import hydra
 import yaml
 from bench import cut, words
+from omegaconf import OmegaConf
 
 from arcbench.engines.chat import Chat, load_chat
 from arcbench.engines.scripted import ScriptedEngine
@@ -54,6 +56,14 @@ PROMISE = "Beware."
 def conf(name: str) -> Any:
     """A file of ``conf/`` as it stands, interpolations unresolved."""
     return yaml.safe_load((CONF / f"{name}.yaml").read_text("utf-8"))
+
+
+def compose(*words: str) -> dict[str, Any]:
+    """The resolved config that a command line with these overrides makes."""
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        config = OmegaConf.to_container(hydra.compose("config", overrides=list(words)), resolve=True)
+    assert isinstance(config, dict)
+    return config  # type: ignore[return-value]
 
 
 def build(name: str, **changes: Any) -> Any:

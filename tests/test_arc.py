@@ -25,6 +25,11 @@ NEEDLE_FILE = "\n".join(f"line {i}: {i * 7919 % 1000:03d} and some words" for i 
 # ------------------------------------------------------------------------------------------ store
 
 
+def recalls(bench: Bench) -> list[tuple[str, dict[str, Any]]]:
+    """The recalls that a bench was told of."""
+    return [note for note in bench.notes if note[0] == "recall"]
+
+
 def test_an_id_is_the_start_of_sha1_over_signature_and_observation() -> None:
     record = Store().add("cat a", "body", returncode=1, step=4)
     assert record.id == hashlib.sha1(b"cat a\x1fbody").hexdigest()[:8]
@@ -295,7 +300,7 @@ def test_a_recall_brings_back_the_whole_body(form: str, upper: bool) -> None:
         NEEDLE_FILE, 1, note=f"Recalled §{id} `cat a`, {len(NEEDLE_FILE)} characters:", restored=True
     )
     assert told.result.content.endswith(NEEDLE_FILE)
-    assert player.bench.notes == [("recall", {"id": id, "chars": len(NEEDLE_FILE), "excerpt": False})]
+    assert recalls(player.bench) == [("recall", {"id": id, "chars": len(NEEDLE_FILE), "excerpt": False})]
     assert len(player.arc.store) == 4
 
 
@@ -308,7 +313,7 @@ def test_r2_an_unknown_id_names_the_nearest_and_recalls_nothing() -> None:
     assert told.observation == Observation(
         f"There is no observation §{wrong}. The nearest ids: §{player.id(0)}. Nothing was recalled.", 1
     )
-    assert player.bench.notes == []
+    assert recalls(player.bench) == []
     assert player.arc.recalled.ids() == ()
     empty = Player()
     assert "The nearest ids: none." in empty.do("_recall §ab12cd34").observation.text
@@ -324,7 +329,7 @@ def test_anything_but_one_id_is_corrected_and_does_nothing(argument: str) -> Non
         assert told.observation == Observation(
             f"{name} takes exactly one id, such as: {name} §ab12cd34. Nothing was recalled.", 2
         )
-    assert player.bench.notes == []
+    assert recalls(player.bench) == []
 
 
 def test_r5_a_body_that_imitates_citations_comes_back_under_its_own_id() -> None:
@@ -360,7 +365,7 @@ def test_r6_a_body_over_the_limit_comes_back_as_an_excerpt_that_says_so(chars: i
     player.compact()
     told = player.do(f"_recall §{player.id(0)}")
     assert ("an excerpt of its" in told.observation.note) == excerpted
-    assert player.bench.notes[0][1]["excerpt"] == excerpted
+    assert recalls(player.bench)[0][1]["excerpt"] == excerpted
     assert ("!" in told.result.content.partition(":")[2]) == (not excerpted)
     assert told.result.content.count("t" * 499) == 1
 
@@ -586,7 +591,7 @@ def test_no_sequence_of_turns_compactions_and_recalls_loses_a_body(steps: list[t
         if player.turns:
             assert player.view[-2:] == [player.turns[-1].reply, player.turns[-1].result]
         assert player.arc.recalled.total_chars <= limits.recall_budget_chars
-        held = {player.arc.recall_turns[id] for id in player.arc.recalled.ids()}
+        held = {player.arc.recall_turns[id][0] for id in player.arc.recalled.ids()}
         assert held == {t.index for t in player.arc.turns if t.observation.restored and player.whole(t)}
 
 
@@ -618,3 +623,27 @@ def test_the_promise_names_the_action_that_is_documented() -> None:
     arc = build("method/arc")(bench=Bench(budget(1000, 100)))
     assert [doc.name for doc in arc.actions()] == ["_recall", "_recall_meta"]
     assert "`_recall §ab12cd34`" in arc.promise
+
+
+# ------------------------------------------------------------------------------------------ trigger
+
+
+def test_a_proactive_arc_compacts_by_itself_before_the_window_is_full() -> None:
+    bench = Bench(budget(2_096, 96))
+    arc: Arc = build("method/arc", trigger="proactive", proactive_share=0.5)(bench=bench)
+    arc.begin(PREFIX)
+    events = []
+    for index in range(12):
+        events.append(asyncio.run(arc.observe(turn(index, "word " * 200, f"read {index}"))))
+        assert bench.count(arc.view()) <= max(1_000, bench.budget.compact_to_tokens)
+    assert events[0] is None
+    assert any(isinstance(event, Done) for event in events)
+    reactive: Arc = build("method/arc")(bench=bench)
+    reactive.begin(PREFIX)
+    assert all(asyncio.run(reactive.observe(turn(i, "word " * 200, f"read {i}"))) is None for i in range(12))
+
+
+@pytest.mark.parametrize(("key", "value"), [("trigger", "eager"), ("proactive_share", 0), ("proactive_share", 1.5)])
+def test_triggers_are_checked(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"^method.{key}={value}: must be"):
+        build("method/arc", **{key: value})(bench=Bench(budget(2_096, 96)))

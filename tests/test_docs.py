@@ -7,9 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-import hydra
 import pytest
-from omegaconf import OmegaConf
+from fakes import compose
 
 from arcbench.episode import play
 from arcbench.runner import Cell
@@ -68,9 +67,7 @@ def test_make_help_lists_every_target_that_a_person_would_call():
 
 
 def test_the_record_page_lists_the_fields_of_a_record():
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        config = OmegaConf.to_container(hydra.compose("config", overrides=["harness.n_tasks=1"]), resolve=True)
-    cell = Cell.compose(config)
+    cell = Cell.compose(compose("harness.n_tasks=1"))
     record = asyncio.run(play(cell.harness.tasks()[0], cell.setup(cell.engine)))
     parts = {
         "Fields of an episode": set(record) | {"detail"},

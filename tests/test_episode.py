@@ -90,10 +90,10 @@ def test_a_whole_episode_and_its_record() -> None:
     assert record["measures"] == {"turns": 3}
     assert harness.opened[0].ran == ["say 3", "look", "submit 42"]
     assert record["messages"][:4] == [
-        {"role": "system", "content": "Beware."},
-        {"role": "user", "content": "Say it."},
-        {"role": "assistant", "content": "```\nsay 3\n```"},
-        {"role": "user", "content": "w0 w1 w2"},
+        {"role": "system", "content": "Beware.", "tokens": 3},
+        {"role": "user", "content": "Say it.", "tokens": 4},
+        {"role": "assistant", "content": "```\nsay 3\n```", "tokens": 6},
+        {"role": "user", "content": "w0 w1 w2", "tokens": 5},
     ]
     assert [call["messages"] for call in record["calls"]] == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]
     assert [turn["action"] for turn in record["turns"]] == ["say 3", "look", "submit 42"]
@@ -677,7 +677,7 @@ def test_prompts_of_a_managed_episode_can_be_rebuilt_too() -> None:
 
 
 def test_a_fresh_transcript_is_an_empty_record() -> None:
-    record = Transcript(task()).record(outcome="error")
+    record = Transcript(task(), lambda message: 1).record(outcome="error")
     assert (record["task"], record["seed"], record["index"], record["facts"]) == ("fake/0", 7, 0, {"value": "42"})
     assert all(record[key] == [] for key in ("turns", "calls", "compactions", "events", "messages", "method_failures"))
 

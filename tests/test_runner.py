@@ -11,11 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-import hydra
 import orjson
 import pytest
 import yaml
-from omegaconf import OmegaConf
+from fakes import compose
 
 from arcbench.records import RunFolder, read_episodes
 from arcbench.runner import Cell, run_episodes
@@ -43,11 +42,6 @@ def run(*words: str, cwd: Path) -> tuple[int, list[str], str]:
     process = start(*words, cwd=cwd)
     out, err = process.communicate(timeout=120)
     return process.returncode, out.splitlines(), err
-
-
-def compose(*words: str) -> dict:
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        return OmegaConf.to_container(hydra.compose("config", overrides=list(words)), resolve=True)
 
 
 def episodes_below(folder: Path) -> dict[str, dict]:

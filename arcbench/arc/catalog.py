@@ -26,6 +26,8 @@ class OccurrenceStore:
             raise ConfigError(f"method.index_chars={index_chars}: must be a multiple of {EXTENSION_CHARS}")
         self.most = 16**index_chars - 1
         self.records: list[Record] = []
+        self.payload_chars = 0
+        """Characters of all bodies together."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -38,6 +40,7 @@ class OccurrenceStore:
         fingerprint = sha1_hex(signature.encode() + SEPARATOR + body.encode())[:ID_CHARS]
         record = Record(f"{index:0{self.index_chars}x}{fingerprint}", signature, body, returncode, [step])
         self.records.append(record)
+        self.payload_chars += len(body)
         return record
 
     def get(self, id: str) -> Record | None:
@@ -60,8 +63,15 @@ class Catalog:
     def __init__(self, per_page: int) -> None:
         self.per_page = per_page
         self.stubs: list[str] = []
+        self.chars = 0
+        """Characters of all stubs together."""
         self.open_page = 0
         """The page shown last, from 1; 0 before the first."""
+
+    def add(self, stub: str) -> None:
+        """Append the stub of the newest record."""
+        self.stubs.append(stub)
+        self.chars += len(stub)
 
     @property
     def pages(self) -> int:

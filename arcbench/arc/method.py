@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence, Set
-from typing import Literal
+from typing import ClassVar, Literal
 
 from arcbench.arc.recalled import Recalled
 from arcbench.arc.replies import shortened, signature_of
-from arcbench.arc.store import Record, Store, normal_id
-from arcbench.checks import one_of, template, whole
+from arcbench.arc.store import ID_CHARS, Record, Store, normal_id
+from arcbench.checks import one_of, share, template, whole
 from arcbench.recent import split, weigh
 from arcbench.text import fill
 from arcbench.types import (
@@ -24,8 +25,9 @@ from arcbench.types import (
     Workbench,
 )
 
-_PLACES = {
-    "cited": ("id", "signature", "chars", "returncode", "head", "tail"),
+PLACES: Mapping[str, tuple[str, ...]] = {
+    "cited": ("id", "signature", "chars", "returncode", "head", "tail", "hint"),
+    "hint": ("id",),
     "cited_bare": ("id", "signature"),
     "recalled": ("id", "signature", "chars"),
     "recalled_excerpt": ("id", "signature", "chars"),
@@ -45,8 +47,14 @@ class Arc(Method):
 
     Parameters (``conf/method/arc.yaml``): ``preview_chars`` of head and of tail in a citation;
     ``thought_chars`` kept of an older thought; ``recalls_per_step`` (r, paper: 2); ``nearest_ids`` named
-    for an unknown id; ``texts``: the fixed texts of citations, recalls and notices.
+    for an unknown id; ``texts``: the fixed texts of citations, recalls and notices. ``store`` is a store
+    that outlives the episode; None: a fresh one in memory. ``trigger``: ``reactive`` compacts when the loop
+    asks (the paper's evaluation), ``proactive`` also by itself, once the view takes more than
+    ``proactive_share`` of the usable window.
     """
+
+    places: ClassVar[Mapping[str, tuple[str, ...]]] = PLACES
+    """The fixed texts and the places that each must have."""
 
     def __init__(
         self,
@@ -58,9 +66,12 @@ class Arc(Method):
         thought_chars: int,
         recalls_per_step: int,
         nearest_ids: int,
+        trigger: str,
+        proactive_share: float,
         actions: Mapping[str, Mapping[str, str]],
         texts: Mapping[str, str],
         bench: Workbench,
+        store: Store | None = None,
     ) -> None:
         super().__init__(id=id, promise=promise, bench=bench)
         self.variant = variant
@@ -68,40 +79,49 @@ class Arc(Method):
         self.thought_chars = whole("method.thought_chars", thought_chars, 1)
         self.recalls_per_step = whole("method.recalls_per_step", recalls_per_step, 1)
         self.nearest_ids = whole("method.nearest_ids", nearest_ids, 1)
+        self.proactive = one_of("method.trigger", trigger, ("reactive", "proactive")) == "proactive"
+        self.proactive_tokens = share("method.proactive_share", proactive_share) * bench.budget.usable_tokens
         for key in texts:
-            one_of("method.texts", key, _PLACES)
-        self.texts = {key: template(f"method.texts.{key}", texts.get(key), *_PLACES[key]) for key in _PLACES}
+            one_of("method.texts", key, self.places)
+        self.texts = {key: template(f"method.texts.{key}", texts.get(key), *self.places[key]) for key in self.places}
         self.docs = tuple(ActionDoc(name, doc["usage"], doc["help"]) for name, doc in actions.items())
-        self.store = Store()
+        self.store = Store() if store is None else store
         self.recalled = Recalled(bench.budget.recall_budget_chars)
         self.recalls_this_step = 0
-        self.turns: list[Turn] = []
+        self._turns: dict[int, Turn] = {}  # in the view, by index; oldest first
         self.records: dict[int, Record] = {}  # turn index -> what it observed
-        self.recall_turns: dict[str, int] = {}  # id -> turn index that shows its body
+        self.recall_turns: dict[str, tuple[int, Record]] = {}  # what was recalled -> turn index that shows it
         self.shown: dict[int, tuple[Message, Message]] = {}  # turn index -> what stands for its reply and result
-        self.full_citations: list[int] = []  # turn indices, oldest first
-        self._answering: str | None = None
+        self.full_citations: deque[int] = deque()  # turn indices, oldest first
+        self._answering: tuple[str, Record, int] | None = None  # what, of which record, its characters in view
 
     # ---------------------------------------------------------------------------------------- view
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """The turns in the view, oldest first."""
+        return list(self._turns.values())
 
     def view(self) -> Sequence[Message]:
         """The prefix, and every turn whole or as what stands for it."""
         view = list(self.prefix)
-        for turn in self.turns:
+        for turn in self._turns.values():
             view.extend(self.shown.get(turn.index, (turn.reply, turn.result)))
         return view
 
     async def observe(self, turn: Turn) -> Done | None:
         """Store what the environment answered before anything can remove it."""
-        self.turns.append(turn)
+        self._turns[turn.index] = turn
         if turn.answered_by == "environment":
             self.recalls_this_step = 0
             if not turn.observation.restored:
                 body, code = turn.observation.text, turn.observation.returncode
                 self.records[turn.index] = self.store.add(signature_of(turn), body, returncode=code, step=turn.index)
         elif self._answering is not None:
-            self._show_recalled(self._answering, turn)
+            self._show_recalled(*self._answering, turn.index)
             self._answering = None
+        if self.proactive and self.bench.count(self.view()) > self.proactive_tokens:
+            return await self.compact("overflow")
         return None
 
     # -------------------------------------------------------------------------------------- recall
@@ -112,52 +132,61 @@ class Arc(Method):
 
     async def handle(self, action: Action) -> Observation:
         """Answer a recall from the store alone. Exactly one id; anything else does nothing and says so."""
-        id = normal_id(action.argument)
+        record = self.find(action.name, action.argument)
+        if isinstance(record, Observation):
+            return record
+        if action.name == "_recall_meta":
+            return Observation(self._meta(record))
+        form = "recalled_excerpt" if record.chars > self.bench.budget.recall_max_chars else "recalled"
+        note = fill(self.texts[form], id=record.id, signature=record.signature, chars=record.chars)
+        return self.give(record, record.id, record.body, note)
+
+    def find(self, action: str, text: str) -> Record | Observation:
+        """The record that ``text`` names as its one id, or the notice that says why there is none."""
+        id = normal_id(text)
         if id is None:
-            return Observation(fill(self.texts["bad_id"], action=action.name), returncode=2)
+            return Observation(fill(self.texts["bad_id"], action=action), returncode=2)
         record = self.store.get(id)
         if record is None:
             near = ", ".join(f"§{other}" for other in self.store.nearest(id, self.nearest_ids))
             return Observation(fill(self.texts["unknown_id"], id=id, nearest=near or "none"), returncode=1)
-        if action.name == "_recall_meta":
-            return Observation(self._meta(record))
+        return record
+
+    def give(self, record: Record, what: str, body: str, note: str) -> Observation:
+        """Hand back a record's body, or the part of it that ``what`` names, unless that is one recall too many."""
         if self.recalls_this_step >= self.recalls_per_step:
             return Observation(fill(self.texts["too_many"], limit=self.recalls_per_step), returncode=1)
         self.recalls_this_step += 1
-        record.recalls += 1
-        self._answering = record.id
+        self.store.count_recall(record)
         limit = self.bench.budget.recall_max_chars
-        kind = "recalled_excerpt" if record.chars > limit else "recalled"
-        self.bench.note("recall", id=record.id, chars=record.chars, excerpt=record.chars > limit)
-        note = fill(self.texts[kind], id=record.id, signature=record.signature, chars=record.chars)
-        return Observation(record.body, record.returncode, note=note, restored=True)
+        self._answering = (what, record, min(len(body), limit))
+        self.bench.note("recall", id=record.id, chars=len(body), excerpt=len(body) > limit)
+        return Observation(body, record.returncode, note=note, restored=True)
 
-    def _show_recalled(self, id: str, turn: Turn) -> None:
-        """A body came into view at ``turn``: the bodies that it displaces go back to their citations."""
-        displaced = [id] if id in self.recall_turns else []
-        displaced += self.recalled.use(id, self._chars_in_view(self.store[id]))
+    def _show_recalled(self, what: str, record: Record, chars: int, index: int) -> None:
+        """A body came into view at turn ``index``: the bodies that it displaces go back to their citations."""
+        displaced = [what] if what in self.recall_turns else []
+        displaced += self.recalled.use(what, chars)
         for gone in displaced:
-            index, record = self.recall_turns.pop(gone), self.store[gone]
-            self.shown[index] = self._bare(self._turn(index), record)
-        self.recall_turns[id] = turn.index
-
-    def _chars_in_view(self, record: Record) -> int:
-        return min(record.chars, self.bench.budget.recall_max_chars)
+            at, other = self.recall_turns.pop(gone)
+            self.shown[at] = self._bare(self._turns[at], other)
+        self.recall_turns[what] = index, record
 
     # ---------------------------------------------------------------------------------- compaction
 
     async def compact(self, reason: Literal["forced", "overflow"]) -> Done:
         """Cite what is old; then, where that is not enough, shrink and evict down to ``compact_to_tokens``."""
-        before, held = self.turns, set(self.recall_turns.values())
+        before, held = self.turns, {index for index, _ in self.recall_turns.values()}
         # a recall whose body has left repeats a citation that stands elsewhere in the view
-        self.turns = [turn for turn in before if turn.index not in self.shown or turn.index in self.records]
-        verbatim = [turn for turn in self.turns if turn.index not in self.shown and turn.index not in held]
+        self._turns = {t.index: t for t in before if t.index not in self.shown or t.index in self.records}
+        verbatim = [turn for turn in self._turns.values() if turn.index not in self.shown and turn.index not in held]
         divided = split(verbatim, bench=self.bench, reason=reason, fixed=self.prefix)
         for turn in (*divided.older, *divided.inline):
             self._retire(turn)
         excess = self._shrink()
         if reason == "overflow":
             self._give_up(excess, divided.recent)
+        self._note_citations()
         return Done(self._fates(before, held))
 
     def _retire(self, turn: Turn) -> None:
@@ -175,25 +204,26 @@ class Arc(Method):
 
     def _drop(self, turn: Turn) -> int:
         """Take a turn out of the view; how many tokens that saves."""
-        self.turns = [other for other in self.turns if other is not turn]
+        del self._turns[turn.index]
         return weigh(self.bench, turn)
 
     def _shrink(self) -> int:
         """Each oldest first until the view is in budget: full citations to bare ones, then short observations
         to bare citations. Returns the tokens that are still too many."""
         excess = self.bench.count(self.view()) - self.bench.budget.compact_to_tokens
-        short = [turn.index for turn in self.turns if self.shown.get(turn.index, (None, None))[1] is turn.result]
+        view = self._turns.items()
+        short = deque(index for index, turn in view if self.shown.get(index, (None, None))[1] is turn.result)
         while excess > 0 and (self.full_citations or short):
-            index = self.full_citations.pop(0) if self.full_citations else short.pop(0)
+            index = self.full_citations.popleft() if self.full_citations else short.popleft()
             excess -= self._show_bare(index, self.records[index])
         return excess
 
     def _give_up(self, excess: int, recent: Sequence[Turn]) -> None:
         """On a real overflow, all but the newest turn go, while there is an excess: recalled bodies, least
         recently used first, then recent turns, oldest first."""
-        newest = self.turns[-1] if self.turns else None
+        newest = next(reversed(self._turns.values()), None)
         for id in self.recalled.ids():
-            turn = self._turn(self.recall_turns[id])
+            turn = self._turns[self.recall_turns[id][0]]
             if excess > 0 and turn is not newest:
                 self.recalled.remove(id)
                 del self.recall_turns[id]
@@ -207,7 +237,7 @@ class Arc(Method):
 
     def _show_bare(self, index: int, record: Record) -> int:
         """Show a turn's result as a bare citation, unless that is longer; how many tokens it saves."""
-        turn = self._turn(index)
+        turn = self._turns[index]
         now, bare = self.shown.get(index, (turn.reply, turn.result)), self._bare(turn, record)
         saved = self.bench.count(now) - self.bench.count(bare)
         if saved > 0:
@@ -217,11 +247,29 @@ class Arc(Method):
     def _bare(self, turn: Turn, record: Record) -> tuple[Message, Message]:
         return shortened(turn.reply, self.thought_chars), Message("user", self._citation(record, "cited_bare"))
 
-    def _turn(self, index: int) -> Turn:
-        return next(turn for turn in self.turns if turn.index == index)
+    def _note_citations(self) -> None:
+        """For the record: what the citations in view take, against what they stand for and what the store holds."""
+        stored = [turn for turn in self._turns.values() if turn.index in self.shown and turn.index in self.records]
+        cited = [(turn, self.shown[turn.index]) for turn in stored if self.shown[turn.index][1] is not turn.result]
+        full = set(self.full_citations)
+        weight = self.bench.count
+        frame = weight(())
+        hint = self.bench.count_text(fill(self.texts["hint"], id=ID_CHARS * "0"))
+        records = {record.id: record for record in self.records.values()}
+        self.bench.note(
+            "citations",
+            cited=len(cited),
+            full=len(full),
+            tokens=sum(weight((shown[1],)) - frame for _, shown in cited),
+            replaced_tokens=sum(weight((turn.result,)) - frame for turn, _ in cited),
+            bare_tokens=sum(weight(self._bare(turn, self.records[turn.index])) - frame for turn, _ in cited),
+            hint_tokens=hint * len(full),
+            archive_chars=sum(r.chars + len(r.signature) + len(r.id) for r in records.values()),
+            payload_chars=sum(record.chars for record in self.records.values()),
+        )
 
     def _fates(self, before: Sequence[Turn], held: Set[int]) -> dict[Part, Fate]:
-        still = {turn.index for turn in self.turns}
+        still = self._turns.keys()
         fates: dict[Part, Fate] = {}
         for turn in before:
             result = self.shown.get(turn.index, (turn.reply, turn.result))[1]
@@ -239,7 +287,7 @@ class Arc(Method):
         if form == "cited_bare":
             return fill(self.texts[form], id=record.id, signature=record.signature)
         head = record.body[: self.preview_chars]
-        tail = record.body[len(head) :][-self.preview_chars :]
+        tail = record.body[max(len(head), record.chars - self.preview_chars) :]
         return fill(
             self.texts[form],
             id=record.id,
@@ -248,6 +296,7 @@ class Arc(Method):
             returncode=record.returncode,
             head=head,
             tail=tail,
+            hint=fill(self.texts["hint"], id=record.id),
         )
 
     def _meta(self, record: Record) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from arcbench.arc.catalog import Catalog, OccurrenceStore
 from arcbench.arc.replies import shortened, signature_of
-from arcbench.arc.store import Record, normal_id
+from arcbench.arc.store import ID_CHARS, Record, normal_id
 from arcbench.checks import one_of, template, whole
 from arcbench.text import fill
 from arcbench.types import (
@@ -158,11 +158,28 @@ class ArcPaged(Method):
                 f"budget.arc_paged.page={self.split['page']}: must hold a stub of method.stub_tokens={self.stub_tokens}"
             )
 
+    def _check_texts(self) -> None:
+        """What stands around a stub, a chunk and the turns, with the longest numbers there can be. Only now,
+        since it takes the engine's tokenizer."""
+        id, most = "0" * (self.store.index_chars + ID_CHARS), -(2**31)
+        stub = fill(self.texts["stub"], id=id, signature="…", chars=-most, returncode=most)
+        chunk = fill(self.texts["chunk"], id=id, chunk=self.store.most, chunks=self.store.most)
+        notice = fill(self.texts["notice"], count=self.store.most)
+        for key, value, needed in (
+            ("method.stub_tokens", self.stub_tokens, self.bench.count_text(f"{stub}\n")),
+            ("method.wrapper_tokens", self.wrapper_tokens, self._weight((Message("user", f"{chunk}\n"),))),
+            ("budget.arc_paged.overhead", self.split["overhead"], self.bench.count((Message("user", notice),))),
+        ):
+            if value < needed:
+                raise ConfigError(f"{key}={value}: must be at least {needed}, what the fixed words alone take")
+
     # ---------------------------------------------------------------------------------------- view
 
     def begin(self, prefix: tuple[Message, ...]) -> NoAnswer | None:
-        """Measure B; what it takes beyond its share the recent turns give (DESIGN 5.1)."""
+        """Measure B; what it takes beyond its share the recent turns give (DESIGN 5.1). Raises
+        :class:`ConfigError` when a fixed text takes more tokens than are set aside for it."""
         super().begin(prefix)
+        self._check_texts()
         excess = max(0, self._weight(prefix) - self.split["prefix"])
         self.recent_tokens = self.split["recent"] - excess
         # the newest turn at its smallest is a shortened reply and a stub, and must always have room
@@ -170,9 +187,8 @@ class ArcPaged(Method):
 
     def view(self) -> Sequence[Message]:
         """Prefix, notice, log, recent turns."""
-        notice = (Message("user", fill(self.texts["notice"], count=len(self.store))),) if self.log else ()
         entries = (*self.log, *self.recent)
-        return [*self.prefix, *notice, *(message for entry in entries for message in entry.messages())]
+        return [*self.prefix, *self._notice(), *(message for entry in entries for message in entry.messages())]
 
     def tokens(self) -> dict[str, int]:
         """Tokens of each part of the view now; none exceeds its budget (Lemma 11)."""
@@ -190,26 +206,31 @@ class ArcPaged(Method):
     async def observe(self, turn: Turn) -> Done | None:
         """Store what was observed, then bring every part of the view back into its budget."""
         entry = Entry(turn, None, (turn.reply, turn.result))
+        was = {other.turn.index: other.messages() for other in (*self.log, *self.recent, entry)}
         if turn.answered_by == "environment":
             self.recalls_this_step = 0
             if not turn.observation.restored:
                 body, code = turn.observation.text, turn.observation.returncode
                 entry.record = self.store.add(signature_of(turn), body, returncode=code, step=turn.index)
-                self.catalog.stubs.append(self._stub(entry.record))
+                self.catalog.add(self._stub(entry.record))
         elif self._given.content:
             self._open(entry)
         self._given = Given()
         self.recent.append(entry)
-        was = {entry.turn.index: entry.messages() for entry in (*self.log, *self.recent)}
         fates = self._settle(len(self.recent))
         now = {entry.turn.index: entry.messages() for entry in (*self.log, *self.recent)}
-        return None if now == was else Done(fates)
+        if now == was:
+            return None
+        self._note_citations()
+        return Done(fates)
 
     async def compact(self, reason: Literal["forced", "overflow"]) -> Done | Nothing:
         """Down to the recent turns. The budgets already hold, so a real overflow can only be the prefix's."""
         if reason == "overflow":
             return Nothing()
-        return Done(self._settle(self.bench.budget.keep_recent_turns))
+        fates = self._settle(self.bench.budget.keep_recent_turns)
+        self._note_citations()
+        return Done(fates)
 
     def _settle(self, most_turns: int) -> dict[Part, Fate]:
         """Move what is no longer recent to the log, and what the log no longer holds out of the view."""
@@ -234,16 +255,22 @@ class ArcPaged(Method):
         return self._fates(before)
 
     def _make_small(self, entry: Entry) -> None:
-        """A turn too large for the recent suffix: its observation is cited at once, its reply shortened."""
-        reply, result = shortened(entry.turn.reply, self.thought_chars), entry.shown[1]
+        """A turn too large for the recent suffix: its observation is cited at once, an answer that was not
+        stored (which may repeat whatever the agent wrote) is cut, its reply shortened."""
         if entry.record is not None:
             result, entry.cited = Message("user", self._stub(entry.record)), True
-        room = self.recent_tokens - self._weight((result,))
-        if self._weight((reply,)) > room:
-            spare = room - self._weight((Message("assistant", "…"),))
-            pieces = self.bench.pieces(reply.content, max(spare, 1))
-            reply = Message("assistant", f"{pieces[0]}…" if pieces else "…")
-        entry.shown = (reply, result)
+        else:
+            result = self._cut(entry.shown[1], self.recent_tokens // 2)
+        reply = shortened(entry.turn.reply, self.thought_chars)
+        entry.shown = (self._cut(reply, self.recent_tokens - self._weight((result,))), result)
+
+    def _cut(self, message: Message, most_tokens: int) -> Message:
+        """The beginning of a message, when the whole is too large."""
+        if self._weight((message,)) <= most_tokens:
+            return message
+        spare = most_tokens - self._weight((Message(message.role, "…"),))
+        beginning = "".join(self.bench.pieces(message.content, max(spare, 1))[:1])
+        return Message(message.role, f"{beginning}…")
 
     def _retire(self, entry: Entry) -> None:
         """A turn leaves the recent suffix: what it opened is closed; an observation goes to the log, cited
@@ -257,17 +284,41 @@ class ArcPaged(Method):
         entry.shown = (reply, result)
         self.log.append(entry)
 
+    def _note_citations(self) -> None:
+        """For the record: what the citations in view take, against what they stand for and what the store holds."""
+        cited = [entry for entry in (*self.log, *self.recent) if entry.cited]
+        self.bench.note(
+            "citations",
+            cited=len(cited),
+            full=0,
+            tokens=sum(self._weight(entry.shown[1:]) for entry in cited),
+            replaced_tokens=sum(self._weight((entry.turn.result,)) for entry in cited),
+            bare_tokens=None,  # what leaves the log stands in the catalog, outside the prompt
+            hint_tokens=self._weight(self._notice()),
+            archive_chars=self.store.payload_chars + self.catalog.chars,
+            payload_chars=self.store.payload_chars,
+        )
+
+    def _notice(self) -> tuple[Message, ...]:
+        """Shown as soon as something that was observed no longer stands in the recent turns as it was."""
+        whole = sum(entry.record is not None and not entry.cited for entry in self.recent)
+        if len(self.store) == whole:
+            return ()
+        return (Message("user", fill(self.texts["notice"], count=len(self.store))),)
+
     def _fates(self, before: Sequence[Entry]) -> dict[Part, Fate]:
         still = {entry.turn.index for entry in (*self.log, *self.recent)}
         fates: dict[Part, Fate] = {}
         for entry in before:
             index = entry.turn.index
             if index in still:
+                closed = entry.content is not None and entry.open is None
                 fates[index, "reply"] = "kept"
-                fates[index, "result"] = "cited" if entry.cited else "kept"
-            else:  # a record stays reachable through the catalog; a notice or an opened copy is gone
+                fates[index, "result"] = "cited" if entry.cited else "archived" if closed else "kept"
+            else:  # a record, or what was opened of it, stays reachable through the catalog; a notice is gone
+                reachable = entry.record is not None or entry.content is not None
                 fates[index, "reply"] = "dropped"
-                fates[index, "result"] = "archived" if entry.record is not None else "dropped"
+                fates[index, "result"] = "archived" if reachable else "dropped"
         return fates
 
     # ------------------------------------------------------------------------- catalog and recall
@@ -340,19 +391,22 @@ class ArcPaged(Method):
 
     def _stub(self, record: Record) -> str:
         """At most c tokens: the signature gives way."""
-        signature = record.signature
-        while True:
-            stub = fill(
-                self.texts["stub"],
-                id=record.id,
-                signature=signature,
-                chars=record.chars,
-                returncode=record.returncode,
-            )
-            excess = self.bench.count_text(f"{stub}\n") - self.stub_tokens
-            if excess <= 0 or not signature.strip("…"):
-                return stub
-            signature = f"{signature.rstrip('…')[: -max(1, excess)]}…"
+        signature, most = record.signature, self.stub_tokens
+        if self._stub_size(record, signature) > most:
+            room = most - self._stub_size(record, "…")
+            begun = "".join(self.bench.pieces(signature, max(room, 1))[:1])
+            while begun and self._stub_size(record, f"{begun}…") > most:
+                begun = begun[:-1]
+            signature = f"{begun}…"
+        return self._stub_of(record, signature)
+
+    def _stub_of(self, record: Record, signature: str) -> str:
+        return fill(
+            self.texts["stub"], id=record.id, signature=signature, chars=record.chars, returncode=record.returncode
+        )
+
+    def _stub_size(self, record: Record, signature: str) -> int:
+        return self.bench.count_text(f"{self._stub_of(record, signature)}\n")
 
     def _weight(self, shown: Sequence[Message]) -> int:
         return self.bench.count(shown) - self.bench.count(())

@@ -65,16 +65,26 @@ class Store:
         another occurrence; a *different* record with the same id makes the new id longer."""
         digest = self._hex_digest(signature.encode() + SEPARATOR + body.encode())
         length = ID_CHARS
-        while (record := self._records.get(digest[:length])) is not None:
+        while (record := self.get(digest[:length])) is not None:
             if record.signature == signature and record.body == body:
-                record.steps.append(step)
+                self._repeat(record, step)
                 return record
             if length >= len(digest):
                 raise LookupError(f"no id is left for {signature!r}: two records share all {length} hex characters")
             length += EXTENSION_CHARS
         record = Record(digest[:length], signature, body, returncode, [step])
-        self._records[record.id] = record
+        self._keep(record)
         return record
+
+    def _keep(self, record: Record) -> None:
+        self._records[record.id] = record
+
+    def _repeat(self, record: Record, step: int) -> None:
+        record.steps.append(step)
+
+    def count_recall(self, record: Record) -> None:
+        """One more recall of this record."""
+        record.recalls += 1
 
     def get(self, id: str) -> Record | None:
         """The record of a normal id."""
