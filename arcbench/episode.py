@@ -119,12 +119,13 @@ class Bench:
             episode=self._task.id,
             number=number,
             seed=int.from_bytes(hashlib.sha256(identity).digest()[:4], "big") >> 1,
+            billed=billed,
             grammar=grammar,
             schema=schema,
         )
         reply = await self._setup.engine.complete(request)
         reply = replace(reply, text=admit(reply.text)[0])
-        self.transcript.call(billed, request, reply)
+        self.transcript.call(request, reply)
         return reply
 
 
@@ -180,6 +181,7 @@ class Episode:
         self.turns = 0
         self.environment_actions = 0
         self.faults_in_a_row = 0
+        self.size = 0  # tokens of the view when room was last made
 
     async def run(self) -> End:
         """Replay the task's history, then let the agent act until something ends the episode."""
@@ -246,6 +248,7 @@ class Episode:
             if passes >= self.setup.rules.compaction_passes:
                 return End("compaction_no_progress")
             size = smaller
+        self.size = size
         return None
 
     async def compact(self, reason: Literal["forced", "overflow"]) -> Compaction:
@@ -289,8 +292,8 @@ class Episode:
         )
         self.turns += 1
         self.bench.transcript.turn(turn, action.fault if isinstance(action, Malformed) else None)
-        before = self.bench.count([*self.method.view(), turn.reply, turn.result])
         if done := await self.method.observe(turn):
+            before = self.size + self.bench.count((turn.reply, turn.result)) - self.bench.count(())
             self.bench.transcript.compaction("proactive", done, before, self.bench.count(self.method.view()))
 
     def visible(self, observation: Observation) -> str:
@@ -306,12 +309,13 @@ class Episode:
         return reply.finish == "length" or reply.completion_tokens >= self.setup.budget.completion_tokens
 
     def prefix(self) -> tuple[Message, ...]:
-        """System and task message: the same for every method but for its promise and its own actions."""
-        actions = "\n".join(f"{doc.usage}: {doc.help}" for doc in self.method.actions())
-        system = fill(
-            self.setup.rules.system,
-            manual=self.setup.harness.manual.strip(),
-            actions=f"\n{actions}" if actions else "",
-            promise=self.method.promise,
-        )
-        return Message("system", system.strip()), Message("user", admit(self.task.prompt)[0])
+        """System and task message."""
+        system = system_prompt(self.setup.rules, self.setup.harness.manual, self.method)
+        return Message("system", system), Message("user", admit(self.task.prompt)[0])
+
+
+def system_prompt(rules: Rules, manual: str, method: Method) -> str:
+    """The same for every method but for its promise and its own actions."""
+    actions = "\n".join(f"{doc.usage}: {doc.help}" for doc in method.actions())
+    text = fill(rules.system, manual=manual.strip(), actions=f"\n{actions}" if actions else "", promise=method.promise)
+    return text.strip()

@@ -50,10 +50,17 @@ def identity(config: Mapping[str, Json], ignored: Sequence[str]) -> dict[str, Js
     """The part of a resolved config that can change an outcome. ``ignored`` names dotted keys that
     cannot; a name ending in ``.`` covers all keys below it."""
     return {
-        key: value
+        key: plain(value)
         for key, value in sorted(flatten(config).items())
         if not any(key == name or (name.endswith(".") and key.startswith(name)) for name in ignored)
     }
+
+
+def plain(value: Json) -> Json:
+    """A value as identity has it: 1.0 is 1, whichever way it was written."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def digest(config: Mapping[str, Json], ignored: Sequence[str]) -> str:
@@ -86,7 +93,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("ab")
         except OSError as fault:
-            raise RunError(f"{self.path}: cannot be written ({fault.strerror}); choose another results_dir=") from None
+            raise RunError(f"{self.path}: cannot be written ({fault.strerror}); choose another folder") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -128,9 +135,11 @@ class RunFolder:
             self.finished[record["task"]] = record["outcome"]
 
     def manifest(self) -> dict[str, Json]:
-        """The manifest so far; empty in a new folder."""
-        path = self.path / MANIFEST
-        return dict(orjson.loads(path.read_bytes())) if path.exists() else {}
+        """The manifest so far; empty in a new folder, and where it is damaged: it is about to be rewritten."""
+        try:
+            return dict(read_manifest(self.path))
+        except RunError:
+            return {}
 
     def write_manifest(self, manifest: Mapping[str, Json]) -> None:
         """Replace the manifest in one step."""
@@ -141,7 +150,7 @@ class RunFolder:
         if not path.exists():
             replace_file(path, yaml.safe_dump(dict(self.config), sort_keys=False, allow_unicode=True).encode())
             return
-        there = identity(yaml.safe_load(path.read_text("utf-8")), self.ignored)
+        there = identity(read_config(self.path), self.ignored)
         ours = identity(self.config, self.ignored)
         for key in sorted({*there, *ours}):
             if there.get(key) != ours.get(key):
@@ -152,10 +161,14 @@ class RunFolder:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a whole file so that a reader sees the old or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    """Write a whole file so that a reader sees the old or the new one, never half of it. Raises :class:`RunError`."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as fault:
+        draft.unlink(missing_ok=True)
+        raise RunError(f"{path}: cannot be written ({fault.strerror})") from None
 
 
 def repair(episodes: Path) -> None:
@@ -204,8 +217,53 @@ def read_episodes(path: Path) -> Iterator[dict[str, Json]]:
                 record = orjson.loads(line)
             except orjson.JSONDecodeError:
                 continue
-            if isinstance(record, dict) and "task" in record and "outcome" in record:
+            if isinstance(record, dict) and record.keys() >= NEEDED and isinstance(record["task"], str):
                 yield record
+
+
+NEEDED = frozenset(
+    (
+        "task",
+        "seed",
+        "index",
+        "outcome",
+        "reason",
+        "submission",
+        "error",
+        "method_failures",
+        "turns",
+        "calls",
+        "compactions",
+        "messages",
+    )
+)
+"""What every record has; a line without it is damaged, and its task is owed again."""
+
+
+def read_manifest(folder: Path) -> Mapping[str, Json]:
+    """A run's manifest. Raises :class:`RunError` when it is missing or damaged."""
+    path = folder / MANIFEST
+    try:
+        manifest = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise RunError(f"{folder}: no {MANIFEST}; run the same command again, or move the folder away") from None
+    except orjson.JSONDecodeError:
+        manifest = None
+    if not isinstance(manifest, dict) or not manifest.keys() >= set(RUN_COLUMNS[1:]):
+        raise RunError(f"{path}: damaged; remove it and run the same command again, or move the folder away")
+    return manifest
+
+
+def read_config(folder: Path) -> Mapping[str, Json]:
+    """A run's resolved config. Raises :class:`RunError` when it is damaged."""
+    path = folder / CONFIG
+    try:
+        config = yaml.safe_load(path.read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        config = None
+    if not isinstance(config, dict):
+        raise RunError(f"{path}: damaged; remove it and run the same command again, or move the folder away")
+    return config
 
 
 @dataclass(frozen=True)
@@ -257,18 +315,16 @@ class Run:
 
 def runs_below(root: Path | str) -> Iterator[Run]:
     """The run folders below ``root``, in order of their paths. Raises :class:`RunError` when there is none, or
-    when one has episodes and no manifest."""
+    when one is damaged or has episodes and no manifest."""
     root = Path(root)
     found = False
     for config in sorted(root.rglob(CONFIG)):
         folder = config.parent
-        if not (folder / MANIFEST).exists():
-            if (folder / EPISODES).exists() and (folder / EPISODES).stat().st_size:
-                raise RunError(f"{folder}: no {MANIFEST}; run the same command again, or move the folder away")
+        episodes = folder / EPISODES
+        if not (folder / MANIFEST).exists() and not (episodes.exists() and episodes.stat().st_size):
             continue  # a run that was stopped before it began
         found = True
-        manifest = orjson.loads((folder / MANIFEST).read_bytes())
-        yield Run(folder, manifest, yaml.safe_load(config.read_text("utf-8")))
+        yield Run(folder, read_manifest(folder), read_config(folder))
     if not found:
         raise RunError(f"{root}: no runs here; make some with `make reproduce-tables` or `python -m arcbench`")
 

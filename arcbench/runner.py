@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from arcbench.checks import above, template, whole
-from arcbench.episode import Bench, Setup, failed, play
+from arcbench.episode import Bench, Setup, failed, play, system_prompt
 from arcbench.parsing import Fault
 from arcbench.records import RunError, RunFolder, digest, flatten
 from arcbench.types import Budget, ConfigError, Engine, Harness, Json, MethodFactory, Rules, Task
@@ -50,7 +50,7 @@ def main() -> int:
             hydra.main(version_base="1.3", config_path=str(ROOT / "conf"), config_name="config")(session.cell)()
     except ConfigError as fault:
         session.complain(str(fault), BAD_INPUT)
-    except (HydraException, OmegaConfBaseException) as fault:
+    except (HydraException, OmegaConfBaseException, ValueError) as fault:
         session.complain(explain_hydra(fault, sys.argv[1:]), BAD_INPUT)
     except KeyboardInterrupt:
         session.complain("stopped; run the same command again to go on from here", STOPPED)
@@ -100,9 +100,11 @@ class Session:
             tasks = cell.harness.tasks()
             owed = [task for task in tasks if task.id not in folder.finished]
             errors: Counter[str] = Counter()
+            engine = await self._started_engine(cell) if owed else cell.engine
+            manifest = folder.manifest()
+            if owed or not manifest:
+                folder.write_manifest(cell.manifest(manifest, engine, len(tasks)))
             if owed:
-                engine = await self._started_engine(cell)
-                folder.write_manifest(cell.manifest(folder.manifest(), engine, len(tasks)))
                 errors = await run_episodes(cell.setup(engine), owed, folder, cell.timeout_s, len(tasks))
             return cell.summary(tasks, folder.finished, sum(errors.values()))
 
@@ -138,36 +140,19 @@ class Cell:
     @classmethod
     def compose(cls, config: dict[str, Json]) -> Cell:
         """Check a resolved config and build what needs no model. Raises :class:`ConfigError`."""
-        seed, timeout = config["seed"], config["episode_timeout_s"]
-        whole("seed", seed, 0)
-        above("episode_timeout_s", timeout, 0)
-        limits = config["budget"]
-        names = [field.name for field in fields(Budget) if field.name != "force_at_calls"]
-        budget = Budget(**{name: limits[name] for name in names}, force_at_calls=tuple(limits["force_at_calls"]))
-        rules = check_rules(config["rules"])
-        harness: Harness = build(config["harness"])
-        engine: Engine = build(config["engine"])
-        make_method: MethodFactory = build(config["method"])
-        name = digest(config, config["digest_ignores"])
-        default = (
-            Path(config["results_dir"])
-            / config["harness"]["id"]
-            / config["engine"]["id"]
-            / config["model"]["id"]
-            / config["method"]["id"]
-            / name
-        )
-        cell = cls(
-            config=config,
-            harness=harness,
-            engine=engine,
-            make_method=make_method,
-            budget=budget,
-            rules=rules,
-            run_dir=Path(config["run_dir"]) if config["run_dir"] else default,
-            digest=name,
-            timeout_s=float(timeout),
-        )
+        with one_line("config"):
+            check_root(config)
+            cell = cls(
+                config=config,
+                harness=build(config["harness"]),
+                engine=build(config["engine"]),
+                make_method=build(config["method"]),
+                budget=check_budget(config["budget"]),
+                rules=check_rules(config["rules"]),
+                run_dir=run_folder(config),
+                digest=digest(config, config["digest_ignores"]),
+                timeout_s=above("episode_timeout_s", config["episode_timeout_s"], 0),
+            )
         cell.try_out()
         return cell
 
@@ -187,7 +172,10 @@ class Cell:
         """Make one method and throw it away, so that a bad parameter is found before a model is loaded."""
         nowhere = Task(id="try", seed=0, index=0, prompt="", facts={})
         with one_line(f"method={self.config['method']['id']}"):
-            self.make_method(bench=Bench(self.setup(self.engine), nowhere))
+            method = self.make_method(bench=Bench(self.setup(self.engine), nowhere))
+            if not isinstance(method.promise, str) or not method.promise.strip():
+                raise ConfigError(f"method.promise={method.promise}: must be a sentence for the agent")
+            system_prompt(self.rules, self.harness.manual, method)
 
     def manifest(self, before: Mapping[str, Json], engine: Engine, planned: int) -> dict[str, Json]:
         """What this run is and what it has been running on, one session added."""
@@ -213,7 +201,7 @@ class Cell:
             "budget": config["budget"]["id"],
             "recall": config["budget"]["recall"],
             "seed": config["seed"],
-            "planned": max(planned, before.get("planned", 0)),
+            "planned": planned,
             "chat": config["model"]["chat"],
             "data": dict(self.harness.describe()),
             "sessions": [*before.get("sessions", ()), session],
@@ -230,7 +218,7 @@ class Cell:
             "model": self.config["model"]["id"],
             "seed": self.config["seed"],
             "planned": len(tasks),
-            "run": outcomes.total() + errors,
+            "run": outcomes.total(),
             "correct": outcomes["correct"],
             "wrong": outcomes["wrong"],
             "no_answer": outcomes["no_answer"],
@@ -278,10 +266,17 @@ async def run_episodes(
                     refresh=False,
                 )
                 bar.update()
+                await asyncio.sleep(0)  # an engine that never waits must not starve Ctrl-C and the other workers
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(setup.engine.concurrency, len(owed))):
-                group.create_task(worker())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(setup.engine.concurrency, len(owed))):
+                    group.create_task(worker())
+        except ExceptionGroup as broken:
+            disk, rest = broken.split(RunError)
+            if disk is None or rest is not None:
+                raise
+            raise next(fault for fault in disk.exceptions if isinstance(fault, RunError)) from None
     for error, count in errors.most_common(3):
         print(f"arcbench: {count} x {error}", file=sys.stderr)
     return errors
@@ -290,7 +285,8 @@ async def run_episodes(
 async def play_within(task: Task, setup: Setup, timeout_s: float) -> dict[str, Json]:
     """Play one task; a timeout or a cancellation from inside makes an ``error`` record, one from outside goes on."""
     try:
-        return await asyncio.wait_for(play(task, setup), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            return await play(task, setup)
     except TimeoutError:
         return failed(Bench(setup, task).transcript, f"the episode took longer than episode_timeout_s={timeout_s:g}")
     except asyncio.CancelledError:
@@ -303,12 +299,67 @@ async def play_within(task: Task, setup: Setup, timeout_s: float) -> dict[str, J
 # ------------------------------------------------------------------------------------ small pieces
 
 
+ROOT_KEYS = frozenset(("budget", "harness", "engine", "model", "method", "rules", "seed", "retriever", "results_dir",
+                       "run_dir", "episode_timeout_s", "digest_ignores"))  # fmt: skip
+
+
+def check_root(config: Mapping[str, Json]) -> None:
+    """The keys at the root of a config. Raises :class:`ConfigError`."""
+    for key in config:
+        if key not in ROOT_KEYS:
+            raise ConfigError(f"{key}={config[key]}: there is no such key")
+    if not isinstance(config.get("rules"), Mapping):
+        raise ConfigError(f"rules={config.get('rules')}: must be the texts and limits of the agent loop")
+    for group in ("budget", "harness", "engine", "model", "method"):
+        if not isinstance(config.get(group), Mapping):
+            raise ConfigError(f"{group}={config.get(group)}: must be one of {', '.join(choices(group))}")
+    if whole("seed", config["seed"], 0) >= 2**63:  # the most that JSON readers agree on
+        raise ConfigError(f"seed={config['seed']}: must be below 2**63")
+    if not isinstance(config["results_dir"], str) or not config["results_dir"]:
+        raise ConfigError(f"results_dir={config['results_dir']}: must be a folder; quote one that is a number")
+    if config["run_dir"] is not None and (not isinstance(config["run_dir"], str) or not config["run_dir"]):
+        raise ConfigError(f"run_dir={config['run_dir']}: must be null or a folder; quote one that is a number")
+    ignored = config["digest_ignores"]
+    if not isinstance(ignored, list) or not all(isinstance(name, str) for name in ignored):
+        raise ConfigError(f"digest_ignores={ignored}: must be a list of keys")
+    for key in ("thinking", "constrain_replies"):
+        if not isinstance(config["model"].get(key), bool):
+            raise ConfigError(f"model.{key}={config['model'].get(key)}: must be true or false")
+    for group in ("harness", "engine", "model", "method"):
+        if not isinstance(config[group].get("id"), str):
+            raise ConfigError(f"{group}.id={config[group].get('id')}: must be a name")
+
+
+def run_folder(config: Mapping[str, Json]) -> Path:
+    """Where the records go: ``run_dir``, else ``<results_dir>/<harness>/<engine>/<model>/<method>/<digest>``."""
+    if config["run_dir"] is not None:
+        return Path(config["run_dir"])
+    ids = (config[group]["id"] for group in ("harness", "engine", "model", "method"))
+    return Path(config["results_dir"], *ids, digest(config, config["digest_ignores"]))
+
+
+def check_budget(limits: Mapping[str, Json]) -> Budget:
+    """The shared budget. What is nested in it belongs to one harness or method. Raises :class:`ConfigError`."""
+    names = [field.name for field in fields(Budget)]
+    for key, value in limits.items():
+        if key not in (*names, "recall") and not isinstance(value, Mapping):
+            raise ConfigError(f"budget.{key}={value}: there is no such key")
+    calls = limits["force_at_calls"]
+    if not isinstance(calls, list):
+        raise ConfigError(f"budget.force_at_calls={calls}: must be a list of call numbers, such as [5,10,15] or []")
+    return Budget(**{name: limits[name] for name in names} | {"force_at_calls": tuple(calls)})
+
+
 def check_rules(texts: Mapping[str, Json]) -> Rules:
     """The agent loop's texts and limits. Raises :class:`ConfigError`."""
-    with one_line("rules"):
-        rules = Rules(**texts)
+    if not isinstance(texts.get("corrections"), Mapping):
+        raise ConfigError(f"rules.corrections={texts.get('corrections')}: must have a text for each fault")
+    rules = Rules(**texts)
     template("rules.system", rules.system, "manual", "actions", "promise")
     template("rules.omitted", rules.omitted, "chars")
+    for key in ("protocol", "grammar", "no_output"):
+        if not isinstance(getattr(rules, key), str):
+            raise ConfigError(f"rules.{key}={getattr(rules, key)}: must be a text")
     for fault in get_args(Fault):
         template(f"rules.corrections.{fault}", rules.corrections.get(fault))
     whole("rules.malformed_limit", rules.malformed_limit, 1)
@@ -329,7 +380,7 @@ def one_line(what: str) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except (HydraException, TypeError, LookupError, ImportError) as fault:
+    except (HydraException, TypeError, LookupError, ImportError, AttributeError, ValueError, ArithmeticError) as fault:
         cause: BaseException | None = fault
         while cause is not None and not isinstance(cause, ConfigError):
             cause = cause.__cause__
@@ -353,16 +404,28 @@ def refuse_experiment_list(words: Sequence[str]) -> None:
 def explain_hydra(fault: BaseException, words: Sequence[str]) -> str:
     """What Hydra rejects, as one line that names key, value and what is allowed."""
     text = explain(fault)
+    if "Lexer" in text or "Lexer" in type(fault).__name__:
+        return f"{' '.join(words)}: Hydra cannot read one of these; quote its value, such as 'key=\"value\"'"
     if missing := re.search(
         r"Could not find '([\w/]+)/([^/']*)' Available options in '[^']*': (.*?)( Config search path|$)", text
     ):
         return f"{missing[1]}={missing[2]}: must be one of {', '.join(missing[3].split())}"
+    if "Config group override" in text:  # null, a number: no name of a choice
+        for word in words:
+            group, _, choice = word.partition("=")
+            if (ROOT / "conf" / group).is_dir() and choice not in choices(group):
+                return f"{word}: must be one of {', '.join(choices(group))}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         key = unknown[1].lstrip("@")
         given = next((word for word in words if word.split("=")[0] == key), key)
         near = difflib.get_close_matches(key, known_keys(words), n=3)
         return f"{given}: there is no such key" + (f"; the nearest are {', '.join(near)}" if near else "")
     return text
+
+
+def choices(group: str) -> list[str]:
+    """The names that a config group can be set to."""
+    return sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
 
 
 def known_keys(words: Sequence[str]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
 
 from arcbench.types import Compaction, Done, Json, Message, Nothing, Reply, Request, Task, Trigger, Turn
 
@@ -45,13 +44,13 @@ class Transcript:
             }
         )
 
-    def call(self, billed: Literal["agent", "method"], request: Request, reply: Reply) -> None:
+    def call(self, request: Request, reply: Reply) -> None:
         """A model call that was answered."""
-        self.agent_calls += billed == "agent"
+        self.agent_calls += request.billed == "agent"
         self._calls.append(
             {
                 "number": request.number,
-                "billed": billed,
+                "billed": request.billed,
                 "messages": self._view(request.messages),
                 "thinking": request.thinking,
                 "max_tokens": request.max_tokens,

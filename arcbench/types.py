@@ -128,7 +128,8 @@ class Task:
 class Request:
     """One model call. ``schema`` asks for JSON of that JSON schema, ``grammar`` for text matching that
     regular expression, both only where the engine has structured outputs (None: free text).
-    ``episode`` and ``number`` name the call (for replay and for per-request sampling seeds)."""
+    ``episode`` and ``number`` name the call (for replay and for per-request sampling seeds); ``billed`` says
+    whose call it is."""
 
     messages: tuple[Message, ...]
     max_tokens: int
@@ -136,6 +137,7 @@ class Request:
     episode: str
     number: int
     seed: int
+    billed: Literal["agent", "method"] = "agent"
     grammar: str | None = None
     schema: Mapping[str, Json] | None = None
 
@@ -210,7 +212,9 @@ class Budget:
                 f"budget.recall_budget_chars={self.recall_budget_chars}"
             )
         calls = self.force_at_calls
-        if any(not isinstance(c, int) or c < 1 for c in calls) or sorted(set(calls)) != list(calls):
+        if any(not isinstance(c, int) or isinstance(c, bool) or c < 1 for c in calls) or sorted(set(calls)) != list(
+            calls
+        ):
             raise ConfigError(f"budget.force_at_calls={list(calls)}: must be rising whole numbers of at least 1")
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bench import PREFIX, Bench, budget, turn
 from fakes import build, conf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arcbench.arc import Arc
@@ -545,7 +545,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_no_sequence_of_turns_compactions_and_recalls_loses_a_body(steps: list[tuple[str, int, int]]) -> None:
     player = Player(1200, 200, recall_budget_chars=1500, recall_max_chars=900)

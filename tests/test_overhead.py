@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
@@ -42,8 +42,8 @@ RECORD: dict[str, Any] = {
 class OneRun:
     """Stands for a run folder."""
 
-    columns = {name: name for name in overhead.KEY} | {"variant": None}
-    config = {"budget": {"completion_tokens": 96}}
+    columns: ClassVar = {name: name for name in overhead.KEY} | {"variant": None}
+    config: ClassVar = {"budget": {"completion_tokens": 96}}
 
     def __init__(self, *records: dict[str, Any]) -> None:
         self.records = records

@@ -25,6 +25,8 @@ from hypothesis import strategies as st
 from arcbench.records import (
     CONFIG,
     EPISODES,
+    NEEDED,
+    RUN_COLUMNS,
     RunError,
     RunFolder,
     digest,
@@ -66,8 +68,12 @@ def changed(key: str, value: Any) -> dict[str, Any]:
     return new
 
 
+BARE = {key: [] for key in sorted(NEEDED)}
+"""What every record has, and nothing in it."""
+
+
 def record(name: str, outcome: str = "correct", **more: Any) -> dict[str, Any]:
-    return {"task": name, "outcome": outcome, **more}
+    return BARE | {"task": name, "outcome": outcome} | more
 
 
 def tasks_in(path: Path) -> list[str]:
@@ -242,6 +248,7 @@ def child(script: str, path: Path, *arguments: str) -> subprocess.Popen[bytes]:
         "path = pathlib.Path(sys.argv[1])\n"
         "config = yaml.safe_load(sys.argv[2])\n"
         "folder = RunFolder(path, config, config['digest_ignores'])\n"
+        "BARE = {key: [] for key in sorted(NEEDED)}\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", head + script, str(path), yaml.safe_dump(config()), *arguments]
@@ -274,7 +281,7 @@ APPENDS = """
 with folder:
     for i in range(60):
         if f't{i}' not in folder.finished:
-            folder.append({'task': f't{i}', 'outcome': 'wrong', 'text': chr(0x1F389) * 30000})
+            folder.append(BARE | {'task': f't{i}', 'outcome': 'wrong', 'text': chr(0x1F389) * 30000})
             print(i, flush=True)
             time.sleep(0.002)
 """
@@ -299,7 +306,7 @@ def test_d3_killed_at_random_moments_the_final_set_is_whole(tmp_path: Path) -> N
 
 def test_a_folder_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RunError, match=r"file/run: cannot be written \(.*\); choose another results_dir="):
+    with pytest.raises(RunError, match=r"file/run: cannot be written \(.*\); choose another folder"):
         RunFolder(tmp_path / "file" / "run", config(), IGNORED).__enter__()
 
 
@@ -308,16 +315,16 @@ def test_a_full_disk_takes_the_line_back(tmp_path: Path) -> None:
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "with folder:\n"
-        "    folder.append({'task': 'a', 'outcome': 'wrong'})\n"
+        "    folder.append(BARE | {'task': 'a', 'outcome': 'wrong'})\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "    try:\n"
-        "        folder.append({'task': 'b', 'outcome': 'wrong', 'text': 'x' * 2000})\n"
+        "        folder.append(BARE | {'task': 'b', 'outcome': 'wrong', 'text': 'x' * 2000})\n"
         "    except RunError as fault:\n"
         "        print(fault)\n"
     )
     out, err = child(script, tmp_path).communicate()
     assert b"cannot be written" in out, err
-    assert (tmp_path / EPISODES).read_bytes() == orjson.dumps({"task": "a", "outcome": "wrong"}) + b"\n"
+    assert (tmp_path / EPISODES).read_bytes() == orjson.dumps(record("a", "wrong")) + b"\n"
 
 
 # ------------------------------------------------------------------------- episodes that do not end well
@@ -355,7 +362,31 @@ def test_d4_one_raises_one_is_cancelled_one_never_returns(tmp_path: Path) -> Non
 
 
 def manifest() -> Mapping[str, Any]:
-    return {"harness": "fake", "method": "keeps", "planned": 3, "seed": 7}
+    return dict.fromkeys(RUN_COLUMNS[1:]) | {"harness": "fake", "method": "keeps", "planned": 3, "seed": 7}
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "config.yaml"])
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "- a: ["])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None:
+    with RunFolder(tmp_path / "a", config(), IGNORED) as folder:
+        folder.write_manifest(manifest())
+        folder.append(record("t1"))
+    (tmp_path / "a" / name).write_text(damage)
+    if name == "config.yaml" and damage == "{}":
+        assert load(tmp_path).runs["config"][0] == {}
+        return
+    with pytest.raises(RunError, match=rf"a/{name}: damaged; remove it"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("line", ['{"task": ["a"], "outcome": "correct"}', '{"task": "a", "outcome": "correct"}', "[]"])
+def test_a_record_that_is_not_whole_is_owed_again(tmp_path: Path, line: str) -> None:
+    with RunFolder(tmp_path, config(), IGNORED) as folder:
+        folder.append(record("t1"))
+    with (tmp_path / EPISODES).open("a") as file:
+        file.write(line + "\n")
+    with RunFolder(tmp_path, config(), IGNORED) as folder:
+        assert folder.finished == {"t1": "correct"}
 
 
 def test_frames_hold_the_latest_record_of_each_task(tmp_path: Path) -> None:

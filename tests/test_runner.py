@@ -30,16 +30,17 @@ def choices(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
-def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "arcbench", *words, f"results_dir={cwd / 'runs'}"]
+def start(*words: str, cwd: Path, results: str = "runs") -> subprocess.Popen[str]:
+    where = [f"results_dir={cwd / results}"] if results else []
+    command = [sys.executable, "-m", "arcbench", *words, *where]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
-def run(*words: str, cwd: Path) -> tuple[int, list[str], str]:
-    process = start(*words, cwd=cwd)
+def run(*words: str, cwd: Path, results: str = "runs") -> tuple[int, list[str], str]:
+    process = start(*words, cwd=cwd, results=results)
     out, err = process.communicate(timeout=120)
     return process.returncode, out.splitlines(), err
 
@@ -108,7 +109,9 @@ def test_h5_methods_get_the_same_tasks_in_any_order():
 @pytest.mark.parametrize("method", choices("method"))
 @pytest.mark.parametrize("budget", choices("budget"))
 def test_every_method_plays_at_every_budget(tmp_path, method, budget):
-    cell = Cell.compose(compose(f"method={method}", f"budget={budget}", "harness.n_tasks=1", f"results_dir={tmp_path}"))
+    recall = "recall=4k_2k" if budget == "tiny" else "recall=16k_8k"  # of which arc_paged has no room in a tiny window
+    words = (f"method={method}", f"budget={budget}", recall, "harness.n_tasks=1", f"results_dir={tmp_path}")
+    cell = Cell.compose(compose(*words))
     asyncio.run(played(cell))
     (record,) = episodes_below(tmp_path).values()
     assert record["outcome"] in ("correct", "no_answer"), record["error"]
@@ -145,7 +148,7 @@ def test_the_recall_points_are_the_papers():
 # --------------------------------------------------------------------------- what bad input gets
 
 BAD = {
-    "method=acr": "method=acr: must be one of arc, full_context",
+    "method=acr": "method=acr: must be one of arc, arc_paged, arc_select, full_context",
     "harness.n_task=5": "harness.n_task=5: there is no such key; the nearest are harness.n_tasks",
     "foo=1": "foo=1: there is no such key",
     "harness.n_tasks=-1": "harness.n_tasks=-1: must be a whole number of at least 1",
@@ -160,6 +163,20 @@ BAD = {
     "experiment=a,b": "experiment=a,b: one experiment at a time",
     "+method.colour=red": "method=arc: Arc.__init__() got an unexpected keyword argument 'colour'",
     "method.preview_chars=0": "method.preview_chars=0: must be a whole number of at least 1",
+    "seed=99999999999999999999": "seed=99999999999999999999: must be below 2**63",
+    "budget.force_at_calls=null": "budget.force_at_calls=None: must be a list of call numbers",
+    "budget.force_at_calls=[true]": "budget.force_at_calls=[True]: must be rising whole numbers",
+    "results_dir=2026": "results_dir=2026: must be a folder; quote one that is a number",
+    "run_dir=0": "run_dir=0: must be null or a folder",
+    "method=null": "method=null: must be one of arc, arc_paged",
+    "rules.corrections=null": "rules.corrections=None: must have a text for each fault",
+    "rules.no_output=null": "rules.no_output=None: must be a text",
+    "digest_ignores=null": "digest_ignores=None: must be a list of keys",
+    "method.promise=null": "method.promise=None: must be a sentence for the agent",
+    "model.thinking=maybe": "model.thinking=maybe: must be true or false",
+    "+foo=1": "foo=1: there is no such key",
+    "+budget.foo=1": "budget.foo=1: there is no such key",
+    "method=arc_paged budget=tiny": "budget.recall_max_chars=8000: a chunk of 2000 tokens",
     "episode_timeout_s=0": "episode_timeout_s=0: must be a number above 0",
     "engine=replay engine.source=/not/there": "engine.source=/not/there: must be a run folder",
     "engine.concurrency=0": "engine.concurrency=0: must be a whole number of at least 1",
@@ -169,7 +186,7 @@ BAD = {
 
 @pytest.mark.parametrize("words", BAD)
 def test_bad_input_gets_one_line_that_names_it_and_nothing_is_run(tmp_path, words):
-    status, out, err = run(*words.split(), cwd=tmp_path)
+    status, out, err = run(*words.split(), cwd=tmp_path, results="" if "results_dir" in words else "runs")
     assert status == 2
     assert out == []
     assert err.count("\n") == 1
@@ -233,6 +250,43 @@ def test_ctrl_c_says_how_to_go_on_and_keeps_what_is_done(tmp_path):
     assert "stopped; run the same command again to go on from here" in err
     assert "Traceback" not in err
     assert 0 < len(episodes_below(tmp_path)) < 12
+
+
+def test_ctrl_c_stops_an_engine_that_never_waits(tmp_path):
+    process = start("method=sliding_window", "harness.n_tasks=3000", cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not episodes_below(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; run the same command again" in err
+    assert 0 < len(episodes_below(tmp_path)) < 1500
+
+
+def test_a_disk_that_fills_up_is_one_line_and_keeps_what_is_whole(tmp_path):
+    limit = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); "
+    code = limit + "from arcbench.runner import main; sys.exit(main())"
+    words = ("method=sliding_window", "harness.n_tasks=30", f"results_dir={tmp_path / 'runs'}")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert [line for line in done.stderr.splitlines() if "cannot be written" in line]
+    assert len(episodes_below(tmp_path)) >= 2
+    assert run(*words[:2], cwd=tmp_path)[0] == 0
+    assert len(episodes_below(tmp_path)) == 30
+
+
+def test_a_manifest_that_is_gone_comes_back(tmp_path):
+    words = ("harness.n_tasks=1", *SMALL)
+    run(*words, cwd=tmp_path)
+    (path,) = tmp_path.rglob("manifest.json")
+    for damage in (path.unlink, lambda: path.write_text("{")):
+        damage()
+        assert run(*words, cwd=tmp_path)[0] == 0
+        assert orjson.loads(path.read_bytes())["planned"] == 1
 
 
 def test_the_manifest_says_what_the_run_ran_on(tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import ClassVar, Literal
 
 from arcbench.arc.recalled import Recalled
-from arcbench.arc.replies import shortened, signature_of
+from arcbench.arc.replies import cut, shortened, signature_of
 from arcbench.arc.store import ID_CHARS, Record, Store, normal_id
 from arcbench.checks import one_of, share, template, whole
 from arcbench.recent import split, weigh
@@ -64,6 +64,7 @@ class Arc(Method):
         variant: str | None,
         preview_chars: int,
         thought_chars: int,
+        signature_chars: int,
         recalls_per_step: int,
         nearest_ids: int,
         trigger: str,
@@ -77,6 +78,7 @@ class Arc(Method):
         self.variant = variant
         self.preview_chars = whole("method.preview_chars", preview_chars, 1)
         self.thought_chars = whole("method.thought_chars", thought_chars, 1)
+        self.signature_chars = whole("method.signature_chars", signature_chars, 1)
         self.recalls_per_step = whole("method.recalls_per_step", recalls_per_step, 1)
         self.nearest_ids = whole("method.nearest_ids", nearest_ids, 1)
         self.proactive = one_of("method.trigger", trigger, ("reactive", "proactive")) == "proactive"
@@ -138,7 +140,9 @@ class Arc(Method):
         if action.name == "_recall_meta":
             return Observation(self._meta(record))
         form = "recalled_excerpt" if record.chars > self.bench.budget.recall_max_chars else "recalled"
-        note = fill(self.texts[form], id=record.id, signature=record.signature, chars=record.chars)
+        note = fill(
+            self.texts[form], id=record.id, signature=cut(record.signature, self.signature_chars), chars=record.chars
+        )
         return self.give(record, record.id, record.body, note)
 
     def find(self, action: str, text: str) -> Record | Observation:
@@ -200,7 +204,7 @@ class Arc(Method):
         if record.chars > self.bench.budget.keep_verbatim_chars:
             result = Message("user", self._citation(record, "cited"))
             self.full_citations.append(turn.index)
-        self.shown[turn.index] = (shortened(turn.reply, self.thought_chars), result)
+        self.shown[turn.index] = (shortened(turn.reply, self.thought_chars, self.signature_chars), result)
 
     def _drop(self, turn: Turn) -> int:
         """Take a turn out of the view; how many tokens that saves."""
@@ -245,7 +249,9 @@ class Arc(Method):
         return max(saved, 0)
 
     def _bare(self, turn: Turn, record: Record) -> tuple[Message, Message]:
-        return shortened(turn.reply, self.thought_chars), Message("user", self._citation(record, "cited_bare"))
+        return shortened(turn.reply, self.thought_chars, self.signature_chars), Message(
+            "user", self._citation(record, "cited_bare")
+        )
 
     def _note_citations(self) -> None:
         """For the record: what the citations in view take, against what they stand for and what the store holds."""
@@ -262,7 +268,11 @@ class Arc(Method):
             full=len(full),
             tokens=sum(weight((shown[1],)) - frame for _, shown in cited),
             replaced_tokens=sum(weight((turn.result,)) - frame for turn, _ in cited),
-            bare_tokens=sum(weight(self._bare(turn, self.records[turn.index])) - frame for turn, _ in cited),
+            # most are bare by now: only what is not is made bare for this
+            bare_tokens=sum(
+                weight(self._bare(turn, self.records[turn.index]) if turn.index in full else shown) - frame
+                for turn, shown in cited
+            ),
             hint_tokens=hint * len(full),
             archive_chars=sum(r.chars + len(r.signature) + len(r.id) for r in records.values()),
             payload_chars=sum(record.chars for record in self.records.values()),
@@ -285,13 +295,13 @@ class Arc(Method):
     def _citation(self, record: Record, form: str) -> str:
         """``cited`` (with previews) or ``cited_bare``. An id once shown is never renamed or described anew."""
         if form == "cited_bare":
-            return fill(self.texts[form], id=record.id, signature=record.signature)
+            return fill(self.texts[form], id=record.id, signature=cut(record.signature, self.signature_chars))
         head = record.body[: self.preview_chars]
         tail = record.body[max(len(head), record.chars - self.preview_chars) :]
         return fill(
             self.texts[form],
             id=record.id,
-            signature=record.signature,
+            signature=cut(record.signature, self.signature_chars),
             chars=record.chars,
             returncode=record.returncode,
             head=head,

@@ -9,14 +9,22 @@ from arcbench.types import Message, Turn
 _BLOCK = re.compile(r"^[ \t]*```", re.M)
 
 
-def shortened(reply: Message, thought_chars: int) -> Message:
-    """An older reply: its command whole, its thought cut at ``thought_chars``."""
+def cut(text: str, limit_chars: int) -> str:
+    """The first ``limit_chars`` of a text, with an ellipsis where more follows."""
+    return text if len(text) <= limit_chars else f"{text[:limit_chars]}…"
+
+
+def shortened(reply: Message, thought_chars: int, command_chars: int) -> Message:
+    """An older reply: its thought cut at ``thought_chars``, its command at ``command_chars``. The same object
+    where nothing is cut."""
     block = _BLOCK.search(reply.content)
-    thought = reply.content[: block.start()].strip() if block else reply.content
-    if len(thought) <= thought_chars:
-        return reply
-    short = f"{thought[:thought_chars]}…"
-    return Message("assistant", f"{short}\n{reply.content[block.start() :].strip()}" if block else short)
+    if block is None:
+        short = cut(reply.content, thought_chars)
+    else:
+        thought = cut(reply.content[: block.start()].strip(), thought_chars)
+        lines = [cut(line, command_chars) for line in reply.content[block.start() :].strip().split("\n")]
+        short = "\n".join([thought, *lines] if thought else lines)
+    return reply if len(short) >= len(reply.content) else Message("assistant", short)
 
 
 def signature_of(turn: Turn) -> str:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import regex  # type: ignore[import-untyped]  # `re` has no time limit, and the patterns are the model's
 
 from arcbench.arc.method import PLACES, Arc
+from arcbench.arc.replies import cut
 from arcbench.arc.store import Record
 from arcbench.checks import above
 from arcbench.text import fill
@@ -97,7 +98,7 @@ class ArcSelect(Arc):
         note = fill(
             self.texts["selected"],
             id=record.id,
-            signature=record.signature,
+            signature=cut(record.signature, self.signature_chars),
             selection=selection,
             shown=len(chosen),
             lines=lines,

@@ -40,6 +40,5 @@ class MockEngine(CountingEngine):
         """The fixed reply, after the delay. Raises :class:`arcbench.types.ContextOverflow`."""
         prompt_tokens = self.preflight(request)
         await asyncio.sleep(self.delay_s)
-        own = request.messages[0].content.startswith(("You compress", "You maintain"))
-        text = self._method_text if own else self._agent_text
+        text = self._method_text if request.billed == "method" else self._agent_text
         return Reply(text, "stop", prompt_tokens, self._tokens[text], None, self.delay_s)
