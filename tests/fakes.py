@@ -84,7 +84,9 @@ def rules(**changes: Any) -> Rules:
 def needle(page_chars: int = 700, **changes: Any) -> Any:
     """The needle harness of ``conf/harness``, with small pages unless told."""
     page = {"chars": page_chars, "log_share": 0.3}
-    return build("harness/needle", **{"seed": 5, "n_tasks": 3, "page": page} | changes)
+    around = OmegaConf.create({"budget": conf("budget/paper_8b"), "limits": conf("harness/needle")["limits"]})
+    limits = OmegaConf.to_container(around, resolve=True)["limits"]  # type: ignore[index, call-overload]
+    return build("harness/needle", **{"seed": 5, "n_tasks": 3, "page": page, "limits": limits} | changes)
 
 
 def qwen() -> Chat:

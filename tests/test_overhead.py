@@ -22,7 +22,7 @@ RECORD: dict[str, Any] = {
     "turns": [
         {"reply": 2, "result": 3, "action": "cat a", "answered_by": "environment", "restored": False, "exact": False},
         {"reply": 2, "result": 5, "action": "_recall §1", "answered_by": "method", "restored": True, "exact": False},
-        {"reply": 2, "result": 6, "action": "_catalog_first", "answered_by": "method", "restored": False, "exact": True},
+        {"reply": 2, "result": 6, "action": "_catalog_next", "answered_by": "method", "restored": False, "exact": True},
     ],
     "calls": [
         {"billed": "agent", "messages": [0, 1], "prompt_tokens": 33},

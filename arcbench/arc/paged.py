@@ -107,6 +107,7 @@ class ArcPaged(Method):
         stub_tokens: int,
         index_chars: int,
         thought_chars: int,
+        signature_chars: int,
         recalls_per_step: int,
         nearest_ids: int,
         actions: Mapping[str, Mapping[str, str]],
@@ -119,6 +120,7 @@ class ArcPaged(Method):
             one_of("budget.arc_paged", key, PARTS)
         self.split = {part: whole(f"budget.arc_paged.{part}", split.get(part), 1) for part in PARTS}
         self.thought_chars = whole("method.thought_chars", thought_chars, 1)
+        self.signature_chars = whole("method.signature_chars", signature_chars, 1)
         self.recalls_per_step = whole("method.recalls_per_step", recalls_per_step, 1)
         self.nearest_ids = whole("method.nearest_ids", nearest_ids, 1)
         self.stub_tokens = whole("method.stub_tokens", stub_tokens, 1)
@@ -261,7 +263,7 @@ class ArcPaged(Method):
             result, entry.cited = Message("user", self._stub(entry.record)), True
         else:
             result = self._cut(entry.shown[1], self.recent_tokens // 2)
-        reply = shortened(entry.turn.reply, self.thought_chars)
+        reply = shortened(entry.turn.reply, self.thought_chars, self.signature_chars)
         entry.shown = (self._cut(reply, self.recent_tokens - self._weight((result,))), result)
 
     def _cut(self, message: Message, most_tokens: int) -> Message:
@@ -278,7 +280,7 @@ class ArcPaged(Method):
         self._close(entry)
         if entry.record is None:
             return
-        reply, result = shortened(entry.shown[0], self.thought_chars), entry.shown[1]
+        reply, result = shortened(entry.shown[0], self.thought_chars, self.signature_chars), entry.shown[1]
         if not entry.cited and entry.record.chars > self.bench.budget.keep_verbatim_chars:
             result, entry.cited = Message("user", self._stub(entry.record)), True
         entry.shown = (reply, result)
