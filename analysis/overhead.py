@@ -106,7 +106,10 @@ def frames(runs: Iterator[Run]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFram
             for event in cited:
                 compactions.append(
                     key
-                    | {name: event[name] for name in ("cited", "tokens", "bare_tokens", "replaced_tokens", "hint_tokens")}
+                    | {
+                        name: event[name]
+                        for name in ("cited", "tokens", "bare_tokens", "replaced_tokens", "hint_tokens")
+                    }
                     | {name: event[name] for name in ("archive_chars", "payload_chars")}
                     | {"prefix_tokens": sum(tokens[i] for i in agent[0]["messages"][:2]) if agent else 0}
                     | {"completion_tokens": budget["completion_tokens"]}
@@ -179,11 +182,9 @@ def growth(calls: pd.DataFrame) -> Sheet:
     """Mean visible tokens by agent call."""
     rows = []
     for key, group in _groups(calls):
-        for call, size in group.groupby("call")["prompt_tokens"]:
-            rows.append(
-                dict(zip(KEY, key, strict=True))
-                | {"call": call, "episodes": len(size), "prompt_tokens_mean": size.mean(), "prompt_tokens_max": size.max()}
-            )
+        for call, sizes in group.groupby("call")["prompt_tokens"]:
+            row: dict[str, Any] = dict(zip(KEY, key, strict=True)) | {"call": call, "episodes": len(sizes)}
+            rows.append(row | {"prompt_tokens_mean": sizes.mean(), "prompt_tokens_max": sizes.max()})
     data = pd.DataFrame(rows)
     marks = [call for call in (1, 4, 5, 9, 10, 14, 15, 18, 25, 50) if call in set(data["call"])]
     wide = data[data["call"].isin(marks)].pivot_table(
@@ -252,9 +253,7 @@ def draw_growth(data: pd.DataFrame, stem: Path) -> list[Path]:
     labels = sorted(set(zip(data["method"], data["variant"], strict=True)), key=lambda pair: _place(pair[0]))
     for axis, budget in zip(axes[0], budgets, strict=True):
         for place, (method, variant) in enumerate(labels):
-            line = data[
-                (data["budget"] == budget) & (data["method"] == method) & (data["variant"] == variant)
-            ]
+            line = data[(data["budget"] == budget) & (data["method"] == method) & (data["variant"] == variant)]
             if len(line):
                 label = " ".join([str(method), f"({variant})" if variant else ""]).strip()
                 style = styles[place % len(styles)]
