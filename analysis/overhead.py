@@ -170,8 +170,8 @@ def spent(episodes: pd.DataFrame, calls: pd.DataFrame, compactions: pd.DataFrame
         body=body,
         text_columns=frozenset({"profile", "budget", "recall", "model", "method", "variant"}),
         notes=(
-            "own text: citations, summaries, notices and retrieved passages, recall hints among them; turns: replies and "
-            "results as they happened (a shortened reply too); recalled: bodies and chunks brought back.",
+            "own text: citations, summaries, notices and retrieved passages, recall hints among them; turns: replies "
+            "and results as they happened (a shortened reply too); recalled: bodies and chunks brought back.",
             "cited: over all compactions of an episode so far, the observations that stand as citations: their tokens "
             "as they were, and as citations.",
         ),
