@@ -8,6 +8,7 @@ is. Only the bulk of the pages depends on the page size. All texts are data (``c
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import struct
 from bisect import bisect_right
@@ -18,14 +19,49 @@ from itertools import accumulate
 from string import Template
 from typing import Any, Literal, TypeVar
 
-from arcbench.checks import one_of, whole
+from arcbench.checks import one_of, template, whole
 from arcbench.text import fill
 from arcbench.types import Action, ConfigError, Environment, Harness, Json, Observation, Score, Step, Task
-from harness.shell import File, Mounts, Shell
+from harness.shell import File, Mounts, Shell, normal
 
 T = TypeVar("T")
 SUBMIT_KEY = "NEEDLE="
 GIVE_UP = "NONE"
+_FILE_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)*")
+
+# The places of each text, and those of a material's shapes that no list of choices fills.
+TEXT_PLACES: Mapping[str, tuple[str, ...]] = {
+    "prompt.file": ("file", "count", "opening", "reading", "early"),
+    "prompt.records": ("count", "needles", "reveal", "early"),
+    "opening.whole": (),
+    "opening.parts": (),
+    "reading.once": (),
+    "reading.again": (),
+    "early.refused": (),
+    "early.accepted": (),
+    "early.ends": (),
+    "reveal.end": (),
+    "asked": ("code",),
+    "banner": ("value",),
+    "noise.codes": ("phrase", "filler"),
+    "noise.words": ("phrase", "filler"),
+    "header": ("number", "count", "order"),
+    "record": ("value",),
+    "next_code": ("code",),
+    "all_done": (),
+    "next_command": ("command",),
+    "notices.rotated": (),
+    "notices.partial": ("file",),
+    "notices.no_code": (),
+    "notices.wrong_code": (),
+    "notices.done": (),
+    "notices.premature": ("left",),
+    "notices.premature_last": (),
+    "notices.usage": (),
+    "notices.accepted": (),
+    "notices.gave_up": (),
+}
+MADE_UP = ("time", "hex", "num", "ms")
 
 
 @lru_cache
@@ -132,6 +168,7 @@ class Limits:
     preview: int
     page_least: int
     page_most: int
+    page_slack: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +176,7 @@ class Texts:
     """What the agent is told; the places of each text are named in the configuration."""
 
     prompt: Mapping[str, str]
+    opening: Mapping[str, str]
     reading: Mapping[str, str]
     early: Mapping[str, str]
     reveal: Mapping[str, str]
@@ -159,6 +197,7 @@ class Material:
     The places ``time``, ``hex``, ``num`` and ``ms`` are made up."""
 
     pool_lines: int
+    paragraph_sentences: int
     date: str
     orders: Sequence[str]
     noise: Sequence[str]
@@ -179,7 +218,8 @@ class Pool:
         """Different lines of together at most ``chars`` characters, in the order of the pool (of time)."""
         if chars < self._least:
             return []
-        # a quarter more than needed on average, since lines differ and some are drawn twice
+        # a quarter more than needed on average, since lines differ and some are drawn twice: what is drawn beyond
+        # the last line that fits changes nothing
         drawn = list(dict.fromkeys(draw.indices(len(self.lines), int(1.25 * chars / self._mean) + 8)))
         fit = bisect_right(list(accumulate([self._sizes[i] for i in drawn])), chars)
         return [self.lines[i] for i in sorted(drawn[:fit])]
@@ -205,6 +245,7 @@ class Needle(Harness):
         noise: Literal["codes", "words"],
         noise_lines_per_side: int,
         noise_line_chars: int,
+        read: Literal["whole", "parts"],
         guidance: Literal["none", "next_command"],
         turn_limit: int,
         call_limit: int,
@@ -214,16 +255,17 @@ class Needle(Harness):
         alphabet: str,
         value_chars: int,
         code_chars: int,
+        code_margin: int,
         limits: Mapping[str, int],
         shell: Mapping[str, Any],
         manual: str,
         texts: Mapping[str, Any],
         material: Mapping[str, Any],
     ) -> None:
-        self.id = id
+        self.id = _text("harness.id", id)
         self.seed = whole("seed", seed, 0)
         self.n_tasks = whole("harness.n_tasks", n_tasks, 1)
-        self.profile_id = one_of("harness.profile", profile, profiles)
+        self.profile_id = one_of("harness.profile", profile, _mapping("harness.profiles", profiles))
         self.profile = _fields(f"profiles.{profile}", Profile, profiles[profile])
         fewest, most = _check_profile(f"profiles.{profile}", self.profile)
         self.needles = whole("harness.needles", needles, 1, fewest)
@@ -232,30 +274,42 @@ class Needle(Harness):
             raise ConfigError("harness.reveal=end: must be start with needles=1, whose file announces it")
         self.position = one_of("harness.position", position, ("random", "even"))
         self.noise = one_of("harness.noise", noise, ("codes", "words"))
+        self.read = one_of("harness.read", read, ("whole", "parts"))
         self.guidance = one_of("harness.guidance", guidance, ("none", "next_command"))
         self.turn_limit = whole("harness.turn_limit", turn_limit, most + (2 if needles == 1 else 1))
         self.call_limit = whole("harness.call_limit", call_limit, self.turn_limit)
         self.refusals_limit = whole("harness.refusals_limit", refusals_limit, 1)
-        self.file_name = file_name
-        self.alphabet = alphabet
-        self.value_chars = whole("harness.value_chars", value_chars, 1)
-        self.code_chars = whole("harness.code_chars", code_chars, 1)
+        self.file_name = _file_name(file_name)
         self.limits = _fields("limits", Limits, limits)
+        for name in Limits.__dataclass_fields__:
+            whole(f"harness.limits.{name}", getattr(self.limits, name), 1)
         self.page_size = _fields("page", Page, page)
-        whole("harness.page.chars", self.page_size.chars, self.limits.page_least, self.limits.page_most)
+        least = self.limits.page_least
+        if needles > 1:  # the facts stand on pages, which then must be as long as the file would be
+            least = max(least, self.limits.fixture_above + self.limits.page_slack)
+        whole("harness.page.chars", self.page_size.chars, least, self.limits.page_most)
         share = self.page_size.log_share
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ConfigError(f"harness.page.log_share={share}: must be a number from 0 to 1")
-        self.shell = Shell(**shell)
-        self.manual = manual
+        self.shell = Shell(**_keys("shell", ("commands", "regex_timeout_s"), shell))
+        if needles == 1 and "cat" not in shell["commands"]:
+            raise ConfigError(f"harness.shell.commands={shell['commands']}: must have cat, which opens the file")
+        self.manual = _text("harness.manual", manual)
         self.texts = _fields("texts", Texts, texts)
+        _check_texts(texts)
         self.material = _fields("material", Material, material)
-        lines = whole("harness.material.pool_lines", self.material.pool_lines, 2, 2**16)
-        if lines & (lines - 1):
-            raise ConfigError(f"harness.material.pool_lines={lines}: must be a power of two")
+        _check_material(self.material)
+        self.alphabet = _alphabet(alphabet)
+        self.value_chars = whole("harness.value_chars", value_chars, 1)
+        self.code_chars = whole("harness.code_chars", code_chars, 1)
         longest = max(len(before) + self.value_chars + len(after) for before, after in self._noise_shapes)
         self.noise_line_chars = whole("harness.noise_line_chars", noise_line_chars, longest)
         self.noise_lines_per_side = whole("harness.noise_lines_per_side", noise_lines_per_side, *self._noise_bounds())
+        # so long that different ones are soon drawn, and none is guessed
+        margin = whole("harness.code_margin", code_margin, 2)
+        values = 2 * noise_lines_per_side + 1 if needles == 1 and noise == "codes" else needles
+        whole("harness.value_chars", value_chars, _least_chars(alphabet, margin * values))
+        whole("harness.code_chars", code_chars, _least_chars(alphabet, margin * most))
 
     # ------------------------------------------------------------------------------------ tasks
 
@@ -337,9 +391,9 @@ class Needle(Harness):
         room = self.page_size.chars - sum(len(line) + 1 for line in (header, *fact)) - len(closing)
         log = self.pools["log"].pick(draw, int(room * self.page_size.log_share))
         prose = self.pools["prose"].pick(draw, room - sum(len(line) + 1 for line in log))
-        early, late = prose[: len(prose) // 2], prose[len(prose) // 2 :]
+        early, late = self._paragraphs(prose[: len(prose) // 2]), self._paragraphs(prose[len(prose) // 2 :])
         half = len(log) // 2
-        return "\n".join((header, *_paragraphs(early), *log[:half], *fact, *log[half:], *_paragraphs(late), closing))
+        return "\n".join((header, *early, *log[:half], *fact, *log[half:], *late, closing))
 
     def closing(self, task: Task, done: int, *, opened: bool = True) -> str:
         """The lines that end an observation and say where the protocol stands: the code of the next work
@@ -388,8 +442,16 @@ class Needle(Harness):
         count = len(task.facts["codes"])
         early = self.texts.early[self.profile.submit_early].strip()
         if self.needles == 1:
+            opening = self.texts.opening[self.read].strip()
             reading = self.texts.reading["again" if self.profile.rereadable else "once"].strip()
-            prompt = fill(self.texts.prompt["file"], file=self.file_name, count=count, reading=reading, early=early)
+            prompt = fill(
+                self.texts.prompt["file"],
+                file=self.file_name,
+                count=count,
+                opening=opening,
+                reading=reading,
+                early=early,
+            )
             return "\n".join((prompt.rstrip("\n"), *self.hint(task, 0, opened=False)))
         reveal = self.question(task) if self.reveal == "start" else self.texts.reveal["end"].strip()
         prompt = fill(self.texts.prompt["records"], count=count, needles=self.needles, reveal=reveal, early=early)
@@ -419,6 +481,11 @@ class Needle(Harness):
         room = self.limits.fixture_below - 1 - inner - sum(len(text) + 1 for text in closing)
         return fewest, room // (2 * line)
 
+    def _paragraphs(self, sentences: Sequence[str]) -> list[str]:
+        """Sentences, several on a line; a space between two costs what a line end does."""
+        size = self.material.paragraph_sentences
+        return [" ".join(sentences[i : i + size]) for i in range(0, len(sentences), size)]
+
     def _pool(self, kind: str, material: Mapping[str, Sequence[str]], date: str) -> Pool:
         draw = Draw("needle", self.seed, "pool", kind)
         shapes = [(Template(shape), Template(shape).get_identifiers()) for shape in material["shapes"]]
@@ -429,6 +496,7 @@ class Needle(Harness):
             shape, places = draw.choice(shapes)
             values: dict[str, object] = {}
             for place in places:
+                # the ranges of what is made up only make it look like a log
                 if place == "time":
                     # rising, so that log lines in the order of the pool are in the order of time
                     clock = (i * day_ms + draw.below(day_ms)) // count
@@ -465,6 +533,7 @@ class NeedleEnvironment(Environment):
         self._malformed = 0
         self._wrong_codes = 0
         self._refused_rereads = 0
+        self._partial_reads = 0
 
     def answer(self, action: Action, mounts: Mapping[str, str]) -> Step:
         """Run one action."""
@@ -475,13 +544,15 @@ class NeedleEnvironment(Environment):
         return Step(self._command(action, mounts))
 
     def counters(self) -> Mapping[str, int]:
-        """Work orders done, and what was refused: early and malformed submissions, codes, second readings."""
+        """Work orders done, and what was refused: early and malformed submissions, codes, second readings,
+        readings in part."""
         return {
             "orders_done": self._done,
             "premature_submissions": self._premature,
             "malformed_submissions": self._malformed,
             "wrong_codes": self._wrong_codes,
             "refused_rereads": self._refused_rereads,
+            "partial_reads": self._partial_reads,
         }
 
     @cached_property
@@ -499,8 +570,13 @@ class NeedleEnvironment(Environment):
         if self._opened and not self._harness.profile.rereadable:
             self._refused_rereads += 1
             return self._notice("rotated")
+        whole = action.name == "cat" and result.opened == (self._harness.file_name,)
+        if self._harness.read == "whole" and not whole:
+            # a part that is short enough to be kept verbatim would never leave the view
+            self._partial_reads += 1
+            return self._notice("partial", file=self._harness.file_name)
         self._opened = True
-        # any reading, a partial or an empty one too, tells the code: else a strict task could not go on
+        # any reading, where it may be one in part an empty one too, tells the code: else a strict task could not go on
         closing = self._harness.closing(self._task, self._done)
         return replace(seen, text=seen.text + ("\n" if seen.text and seen.text[-1] != "\n" else "") + closing)
 
@@ -551,20 +627,94 @@ def _words(argument: str) -> list[str]:
         return argument.split()
 
 
-def _paragraphs(sentences: Sequence[str]) -> list[str]:
-    """Sentences in lines of four; a space between two costs what a line end does."""
-    return [" ".join(sentences[i : i + 4]) for i in range(0, len(sentences), 4)]
-
-
 def _fields(key: str, kind: type[T], values: Mapping[str, Any]) -> T:
     """The dataclass of these values; a missing or unknown key is named."""
-    known = list(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-    for name in (*values, *known):
+    return kind(**_keys(key, list(kind.__dataclass_fields__), values))  # type: ignore[attr-defined]
+
+
+def _keys(key: str, known: Sequence[str], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """These values, which must be a mapping of just the known keys."""
+    for name in (*_mapping(f"harness.{key}", values), *known):
         if name not in known:
             raise ConfigError(f"harness.{key}.{name}={values[name]}: unknown key, must be one of {', '.join(known)}")
         if name not in values:
             raise ConfigError(f"harness.{key}.{name}: missing, must be given")
-    return kind(**values)
+    return values
+
+
+def _mapping(key: str, values: object) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{key}={values!r}: must be a mapping")
+    return values
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{key}={value!r}: must be a text")
+    return value
+
+
+def _list(key: str, values: object) -> Sequence[str]:
+    if not isinstance(values, list | tuple) or not values:
+        raise ConfigError(f"{key}={values!r}: must be a list of texts")
+    for i, value in enumerate(values):
+        _text(f"{key}[{i}]", value)
+    return values
+
+
+def _file_name(value: object) -> str:
+    """A name that every command takes as it stands, and that has no other form."""
+    if not isinstance(value, str) or not _FILE_NAME.fullmatch(value) or normal(value) != value:
+        raise ConfigError(f"harness.file_name={value!r}: must be a plain path of letters, digits and . _ - /")
+    return value
+
+
+def _alphabet(value: object) -> str:
+    plain = isinstance(value, str) and value.isascii() and value.isalnum()
+    if not isinstance(value, str) or not plain or not 1 < len(value) == len(set(value)):
+        raise ConfigError(f"harness.alphabet={value!r}: must be at least 2 different letters and digits (ASCII)")
+    return value
+
+
+def _least_chars(alphabet: str, count: int) -> int:
+    """The shortest length of which there are so many codes."""
+    chars = 1
+    while len(alphabet) ** chars < count:
+        chars += 1
+    return chars
+
+
+def _check_texts(texts: Mapping[str, Any]) -> None:
+    """Each text with just its places; a group has no other texts."""
+    groups: dict[str, list[str]] = {}
+    for path in TEXT_PLACES:
+        group, _, name = path.partition(".")
+        groups.setdefault(group, []).extend([name] if name else [])
+    for group, names in groups.items():
+        for name in _keys(f"texts.{group}", names, texts[group]) if names else [""]:
+            path = f"{group}.{name}".rstrip(".")
+            template(f"harness.texts.{path}", texts[group][name] if name else texts[group], *TEXT_PLACES[path])
+
+
+def _check_material(material: Material) -> None:
+    """Lists of texts, and a list for each place of a shape."""
+    lines = whole("harness.material.pool_lines", material.pool_lines, 2, 2**16)
+    if lines & (lines - 1):
+        raise ConfigError(f"harness.material.pool_lines={lines}: must be a power of two")
+    whole("harness.material.paragraph_sentences", material.paragraph_sentences, 1)
+    _text("harness.material.date", material.date)
+    _list("harness.material.orders", material.orders)
+    _list("harness.material.noise", material.noise)
+    for kind, choices in (("prose", material.prose), ("log", material.log)):
+        key = f"harness.material.{kind}"
+        for name in _mapping(key, choices):
+            _list(f"{key}.{name}", choices[name])
+        allowed = ", ".join("$" + name for name in (*MADE_UP, *choices) if name != "shapes")
+        for i, shape in enumerate(_list(f"{key}.shapes", choices.get("shapes"))):
+            parsed = Template(shape)
+            places = parsed.get_identifiers() if parsed.is_valid() else ["shapes"]
+            if not all(place in MADE_UP or (place in choices and place != "shapes") for place in places):
+                raise ConfigError(f"{key}.shapes[{i}]={shape!r}: must be a text with no places but {allowed}")
 
 
 def _check_profile(key: str, profile: Profile) -> tuple[int, int]:

@@ -117,8 +117,10 @@ class Shell:
             "grep": self._grep,
             "wc": _wc,
         }
+        if not isinstance(commands, list | tuple) or not commands:
+            raise ConfigError(f"harness.shell.commands={commands!r}: must be a list of {', '.join(known)}")
         for name in commands:
-            if name not in known:
+            if not isinstance(name, str) or name not in known:
                 raise ConfigError(f"harness.shell.commands={name}: must be one of {', '.join(known)}")
         if isinstance(regex_timeout_s, bool) or not isinstance(regex_timeout_s, int | float) or not regex_timeout_s > 0:
             raise ConfigError(f"harness.shell.regex_timeout_s={regex_timeout_s}: must be a number above 0")

@@ -92,6 +92,7 @@ class Player:
         parts = [self.ask(f"_recall_start §{id}")]
         while parts[-1].observation.exact:
             parts.append(self.ask(f"_recall_next §{id}"))
+            assert len(parts) <= self.paged.store.get(id).chars + 1, "a recall without an end"
         return parts[:-1]
 
     def force(self, reason: Any = "forced") -> Done:

@@ -11,7 +11,7 @@ import pytest
 
 from analysis import render, tables
 from analysis.accuracy import accuracy, left_out, sheets
-from arcbench.records import RunFolder
+from arcbench.records import NEEDED, RunFolder
 from arcbench.types import ConfigError
 
 CONFIG: dict[str, Any] = {
@@ -327,7 +327,9 @@ def record_run(root: Path, of: dict[str, Any], outcomes: str) -> None:
         folder.write_manifest(manifest)
         for episode in played(of, outcomes):
             folder.append(
-                episode | {"submission": None, "error": None, "calls": [], "compactions": [], "method_failures": []}
+                dict.fromkeys(NEEDED, ())
+                | episode
+                | {"submission": None, "error": None, "calls": [], "compactions": [], "method_failures": []}
             )
 
 

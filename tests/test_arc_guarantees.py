@@ -43,7 +43,7 @@ OWN_MARKERS = [
     "…",
 ]
 CONTROLS = ["\x00", "\x1b[0m", "\x7f", "\r\n", "\n", "\n\n", "  ", "\t", "\u2028", "\ud83d", "\\ud83d", "\\"]
-WIDE = ["e\u0301", "\u0301", "\u1100\u1161", "\ufb01", "\U0001d160", "👩\u200d👧", "🇫🇷", "中文", "é"]
+WIDE = ["e\u0301", "\u0301", "\u1100\u1161", "\ufb01", "\U0001d160", "👩\u200d👧", "🇫🇷", "中文", "é", "𝕏", "𓀀"]
 PLAIN = ["a", "word ", "0", "17", "."]
 
 fragments = st.lists(st.sampled_from(OWN_MARKERS + CONTROLS + WIDE + PLAIN), max_size=6).map("".join)
@@ -269,6 +269,19 @@ class Recall(Execution):
         assert given[-1] == body[(len(given) - 1) * q : len(given) * q]
         assert ("".join(given) == body) == (len(given) == m)
 
+    @rule(size=st.integers(100, 500), command=commands, raw=bodies)
+    def recall_side_by_side(self, size: int, command: str, raw: str | bytes) -> None:
+        """Two recalls by turns, with something else and a compaction in between."""
+        for letter in "ab":
+            self.observe(f"cat {letter}", letter * size, "", 0)
+        a, b = len(self.player.seen) - 2, len(self.player.seen) - 1
+        self.recall(a, True, "")
+        self.recall(b, True, "")
+        self.observe(command, raw, "", 0)
+        self.force()
+        for at in (a, b, b, a):
+            self.recall(at, False, "")
+
 
 TestPromptSafety = PromptSafety.TestCase
 TestPromptSafetyQwen = PromptSafetyQwen.TestCase
@@ -367,6 +380,7 @@ def scanned(player: Player) -> list[str]:
     turns = [player.ask("_catalog_first")]
     while turns[-1].observation.exact:
         turns.append(player.ask("_catalog_next"))
+        assert len(turns) <= len(player.seen) + 1, "a catalog without an end"
     return [turn.observation.text for turn in turns[:-1]]
 
 
@@ -404,12 +418,15 @@ def test_a_body_comes_back_in_exactly_as_many_parts_as_its_tokens_take(body: str
 
 
 @given(texts, st.integers(12, 80))
+@example("𓀀a" * 100, 13)  # three tokens a character: a cut after 13 tokens would fall into one
+@example("000000瓰瓰 犀00000\x81 祀00000㳀 祀000000\x81㳀", 12)  # one of its cuts leaves 13 tokens where there were 12
 @example("\n" * 500, 12)
 @example("e\u0301" * 300, 12)
 @example("👩\u200d👧" * 100, 12)
 def test_a_body_comes_back_whole_whatever_the_tokenizer(body: str, q: int) -> None:
     """Theorem 15 (4) with Qwen3's tokens: exact, disjoint, ordered, at most q tokens each. Where the text is NFC,
-    m is between ceil(n/q) and ceil(n/(q-w+1)), w the most tokens of one of its characters (DESIGN 5.1)."""
+    m is between ceil(n/q) and ceil(n/(q-w)), w the most tokens of one of its characters: a cut moves back by at most
+    w - 1 tokens to a character, and by one more where the tokens beside it come out as more on their own."""
     player = Player.qwen(q)
     player.do("cat a", body)
     parts = player.recall(player.id(0))
@@ -422,7 +439,7 @@ def test_a_body_comes_back_whole_whatever_the_tokenizer(body: str, q: int) -> No
     assert responses <= sum(sizes) + rho * len(parts)
     if body and composed(body):
         n, w = qwen().count_text(body), max(map(qwen().count_text, set(body)))
-        most = math.ceil(n / (q - w + 1))
+        most = math.ceil(n / (q - w))
         assert math.ceil(n / q) <= len(parts) <= most
         # Corollary 14 for cuts between characters
         assert responses <= n + rho * most

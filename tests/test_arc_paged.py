@@ -331,7 +331,9 @@ def test_older_turns_are_logged_long_ones_cited_short_ones_whole_notices_gone() 
     notice = player.hear("Your reply was empty.")
     page = player.ask("_catalog_first")
     fates: dict[Any, str] = {}
-    while notice.reply in player.view or page.reply in player.view:
+    for _ in range(30):
+        if notice.reply not in player.view and page.reply not in player.view:
+            break
         player.do("ls", "x" * 9)
         fates |= player.told.fates if player.told else {}
     view = player.view
@@ -443,8 +445,8 @@ def test_an_unknown_share_is_named() -> None:
         Player.letters(split={"summary": 10})
 
 
-@pytest.mark.parametrize("key", ["thought_chars", "recalls_per_step", "nearest_ids", "stub_tokens", "wrapper_tokens",
-                                 "chars_per_token", "index_chars"])  # fmt: skip
+@pytest.mark.parametrize("key", ["thought_chars", "signature_chars", "recalls_per_step", "nearest_ids",
+                                 "stub_tokens", "wrapper_tokens", "chars_per_token", "index_chars"])  # fmt: skip
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"])
 def test_a_bad_number_is_named(key: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"^method.{key}={value}: [^\n]+$"):

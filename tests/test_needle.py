@@ -17,11 +17,12 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from arcbench.types import Action, ConfigError, Step, Task
-from harness.needle import Draw, Needle, NeedleEnvironment
+from harness.needle import TEXT_PLACES, Draw, Needle, NeedleEnvironment
 
 ROOT = Path(__file__).parent.parent
 ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 VALUE = re.compile(rf"[{ALPHABET}]{{24}}")
+BUDGET = {"keep_verbatim_chars": 500, "presentation_limit_chars": 8000}
 SHIPPED = OmegaConf.load(ROOT / "conf" / "harness" / "needle.yaml")
 
 
@@ -30,7 +31,7 @@ def make(seed: int = 0, page_chars: int = 3650, log_share: float = 0.35, **chang
     config = OmegaConf.create(
         {
             "seed": seed,
-            "budget": {"needle": {"page_chars": page_chars, "log_share": log_share}},
+            "budget": {**BUDGET, "needle": {"page_chars": page_chars, "log_share": log_share}},
             "harness": SHIPPED,  # copied on the way in
         }
     )
@@ -136,7 +137,8 @@ def test_the_prompt_announces_what_will_be_asked_and_the_rules() -> None:
     for said in ("cat secrets.txt", "16 work orders", "next <code>", "submit NEEDLE=<value>", "submit NONE"):
         assert said in prompt
     assert 'exactly the characters after "NEEDLE="' in prompt
-    assert "only once, by whatever command and even if only in part" in prompt
+    assert "opens only whole, with cat" in prompt
+    assert "can be opened only once" in prompt
     assert "submission before the last work order is refused" in prompt
     assert "can be opened again at any time" in make(profile="lenient").task(0).prompt
     assert "ends the task as failed" in make(profile="paper").task(0).prompt
@@ -207,10 +209,23 @@ def test_the_file_differs_from_task_to_task() -> None:
 @pytest.mark.parametrize(("chars", "share"), [(400, 0.0), (780, 0.0), (3650, 0.35), (3650, 1.0), (8000, 0.35)])
 @pytest.mark.parametrize("changes", [{}, {"guidance": "next_command"}, {"needles": 3, "reveal": "end"}])
 def test_a_page_keeps_to_its_size(chars: int, share: float, changes: Mapping[str, Any]) -> None:
+    chars = max(chars, 680) if "needles" in changes else chars
     needle = make(page_chars=chars, log_share=share, **changes)
     for task in needle.tasks():
         for number in range(1, 17):
-            assert chars - 180 < len(needle.page(task, number)) <= chars
+            size = len(needle.page(task, number))
+            assert chars - SHIPPED.limits.page_slack < size <= chars
+            assert size > BUDGET["keep_verbatim_chars"] or "needles" not in changes
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_sentences_stand_several_to_a_line(size: int) -> None:
+    needle = make(log_share=0.0, material__paragraph_sentences=size)
+    one = make(log_share=0.0, material__paragraph_sentences=1)
+    lines = needle.page(needle.task(0), 3).split("\n")[1:-1]
+    half = len(one.page(one.task(0), 3).split("\n")[1:-1]) // 2
+    assert len(lines) == pytest.approx(2 * half / size, abs=2)
+    assert " ".join(lines) == " ".join(one.page(one.task(0), 3).split("\n")[1:-1])
 
 
 def test_a_page_is_a_mix_of_prose_and_log_lines() -> None:
@@ -259,6 +274,7 @@ def test_playing_by_the_text_alone(profile: str) -> None:
             "malformed_submissions": 0,
             "wrong_codes": 0,
             "refused_rereads": 0,
+            "partial_reads": 0,
         }
 
 
@@ -301,19 +317,57 @@ def test_after_the_last_order_there_is_no_other() -> None:
     assert environment.counters()["orders_done"] == 16
 
 
-READINGS = [
-    "cat secrets.txt",
-    "cat ./secrets.txt",
+WHOLE = ["cat secrets.txt", "cat ./secrets.txt", "cat '/secrets.txt'"]
+PARTIAL = [
+    "head secrets.txt",
     "head -n 5 /secrets.txt",
+    "head -n 999 secrets.txt",
     "tail -c 100 secrets.txt",
-    "sed -n 1,3p secrets.txt",
-    "grep -n NEEDLE= secrets.txt",
+    "tail -n +1 secrets.txt",
+    "sed -n 28p secrets.txt",
+    "sed -n '1,$p' secrets.txt",
+    "grep NEEDLE= secrets.txt",
+    "grep -n NEEDLE= ./secrets.txt",
     "grep -c zzz secrets.txt",
+    "grep = /archive/a secrets.txt",
+    "cat secrets.txt secrets.txt",
+    "cat /archive/a secrets.txt",
+    "head -n 1 secrets.txt /archive/a",
 ]
+MOUNTS = {"/archive/a": "stored = text\n"}
 
 
-@pytest.mark.parametrize("first", READINGS)
-def test_strict_gives_one_reading_whole_or_in_part_and_with_it_the_code(first: str) -> None:
+@pytest.mark.parametrize("profile", ["strict", "lenient", "paper"])
+def test_the_file_opens_only_whole(profile: str) -> None:
+    needle = make(profile=profile)
+    task = needle.task(0)
+    environment = needle.open(task)
+    for count, command in enumerate(PARTIAL, start=1):
+        seen = do(environment, command, MOUNTS).observation
+        assert seen.text == "Refused: this file opens only whole and alone. Use: cat secrets.txt"
+        assert (seen.returncode, seen.restored, seen.note) == (1, False, "")
+        assert environment.counters()["partial_reads"] == count
+    assert environment.counters()["refused_rereads"] == 0
+    # none of these was the one reading, and all that is ever seen of the file is longer than what is kept verbatim
+    seen = do(environment, "cat secrets.txt", MOUNTS).observation
+    assert seen.text == needle.secrets(task) + f"NEXT CODE: {task.facts['codes'][0]}"
+    assert len(seen.text) > BUDGET["keep_verbatim_chars"]
+    # sizes are no part of it, and what is not the file is read as before
+    assert "secrets.txt" in say(environment, "wc secrets.txt")
+    assert do(environment, "grep stored /archive/a", MOUNTS).observation.text == "stored = text"
+    assert environment.counters()["partial_reads"] == len(PARTIAL)
+
+
+@pytest.mark.parametrize("guidance", ["none", "next_command"])
+def test_a_refused_part_of_the_file_names_the_right_command(guidance: str) -> None:
+    environment = make(guidance=guidance, file_name="notes/a.txt").open(make().task(0))
+    notice = "Refused: this file opens only whole and alone. Use: cat notes/a.txt"
+    hint = {"none": "", "next_command": "\nNext command: cat notes/a.txt"}[guidance]
+    assert say(environment, "head notes/a.txt") == notice + hint
+
+
+@pytest.mark.parametrize("first", WHOLE)
+def test_strict_gives_one_reading_and_with_it_the_code(first: str) -> None:
     needle = make()
     task = needle.task(0)
     environment = needle.open(task)
@@ -323,22 +377,27 @@ def test_strict_gives_one_reading_whole_or_in_part_and_with_it_the_code(first: s
         assert "NEXT CODE" not in text
     assert "secrets.txt" in say(environment, "ls")
     assert code_in(say(environment, first)) == task.facts["codes"][0]
-    for count, again in enumerate(READINGS, start=1):
-        step = do(environment, again)
+    for count, again in enumerate((*WHOLE, *PARTIAL), start=1):
+        step = do(environment, again, MOUNTS)
         assert "rotated" in step.observation.text
         assert task.facts["value"] not in step.observation.text
         assert "NEXT CODE" not in step.observation.text
         assert (step.observation.returncode, step.ending) == (1, None)
         assert environment.counters()["refused_rereads"] == count
+    assert environment.counters()["partial_reads"] == 0
 
 
-def test_a_partial_reading_shows_that_part() -> None:
-    needle = make()
-    secrets = needle.secrets(needle.task(0))
-    codes = needle.task(0).facts["codes"]
-    shown = say(needle.open(needle.task(0)), "head -n 5 secrets.txt")
-    assert shown == "\n".join([*secrets.split("\n")[:5], f"NEXT CODE: {codes[0]}"])
-    assert say(needle.open(needle.task(0)), "cat secrets.txt") == secrets + f"NEXT CODE: {codes[0]}"
+@pytest.mark.parametrize("first", [*WHOLE, *PARTIAL])
+def test_with_parts_any_reading_is_the_one_and_shows_what_it_shows(first: str) -> None:
+    needle = make(read="parts")
+    task = needle.task(0)
+    environment = needle.open(task)
+    assert "even if only in part" in task.prompt
+    assert code_in(do(environment, first, MOUNTS).observation.text) == task.facts["codes"][0]
+    assert "rotated" in say(environment, "cat secrets.txt")
+    assert environment.counters()["partial_reads"] == 0
+    shown = say(needle.open(task), "head -n 5 secrets.txt")
+    assert shown == "\n".join([*needle.secrets(task).split("\n")[:5], f"NEXT CODE: {task.facts['codes'][0]}"])
 
 
 def test_lenient_rereads_and_says_where_the_protocol_stands() -> None:
@@ -347,7 +406,8 @@ def test_lenient_rereads_and_says_where_the_protocol_stands() -> None:
     environment = needle.open(task)
     assert code_in(say(environment, "cat secrets.txt")) == task.facts["codes"][0]
     say(environment, f"next {task.facts['codes'][0]}")
-    again = say(environment, "grep NEEDLE= secrets.txt")
+    assert "opens only whole" in say(environment, "grep NEEDLE= secrets.txt")
+    again = say(environment, "cat secrets.txt")
     assert f"NEEDLE={task.facts['value']}" in again
     assert code_in(again) == task.facts["codes"][1]
     assert environment.counters()["refused_rereads"] == 0
@@ -677,12 +737,17 @@ def test_the_manual_documents_each_command() -> None:
         ({"noise_lines_per_side": 0}, "harness.noise_lines_per_side=0: must be a whole number from 2 to 45"),
         ({"noise_lines_per_side": 46}, "harness.noise_lines_per_side=46: must be a whole number from 2 to 45"),
         ({"noise_line_chars": 40}, "harness.noise_line_chars=40: must be a whole number of at least 62"),
+        ({"noise_line_chars": None}, "harness.noise_line_chars=None: must be a whole number of at least 62"),
         ({"turn_limit": 17}, "harness.turn_limit=17: must be a whole number of at least 18"),
         ({"call_limit": 20}, "harness.call_limit=20: must be a whole number of at least 26"),
         ({"refusals_limit": 0}, "harness.refusals_limit=0: must be a whole number of at least 1"),
         ({"page__chars": 8001}, "harness.page.chars=8001: must be a whole number from 400 to 8000"),
         ({"page__chars": 100}, "harness.page.chars=100: must be a whole number from 400 to 8000"),
         ({"page__log_share": 1.5}, "harness.page.log_share=1.5: must be a number from 0 to 1"),
+        (
+            {"needles": 2, "page__chars": 679},
+            "harness.page.chars=679: must be a whole number from 680 to 8000",
+        ),
         ({"page__lines": 3}, "harness.page.lines=3: unknown key, must be one of chars, log_share"),
         ({"material__pool_lines": 1000}, "harness.material.pool_lines=1000: must be a power of two"),
         (
@@ -698,12 +763,160 @@ def test_the_manual_documents_each_command() -> None:
             "harness.profiles.strict.submit_early=maybe: must be one of refused, accepted, ends",
         ),
         ({"profiles__strict__rereadable": 1}, "harness.profiles.strict.rereadable=1: must be true or false"),
+        ({"profiles__strict": None}, "harness.profiles.strict=None: must be a mapping"),
+        ({"profiles": None}, "harness.profiles=None: must be a mapping"),
+        ({"read": "half"}, "harness.read=half: must be one of whole, parts"),
+        ({"id": None}, "harness.id=None: must be a text"),
+        ({"limits": None}, "harness.limits=None: must be a mapping"),
+        ({"limits__preview": None}, "harness.limits.preview=None: must be a whole number of at least 1"),
+        ({"limits__fixture_above": "500"}, "harness.limits.fixture_above=500: must be a whole number of at least 1"),
+        ({"shell": None}, "harness.shell=None: must be a mapping"),
+        ({"shell__pipes": 1}, "harness.shell.pipes=1: unknown key, must be one of commands, regex_timeout_s"),
+        ({"shell__commands": ["ls"]}, "harness.shell.commands=['ls']: must have cat, which opens the file"),
+        ({"manual": None}, "harness.manual=None: must be a text"),
+        ({"manual": 3}, "harness.manual=3: must be a text"),
+        ({"code_margin": 0}, "harness.code_margin=0: must be a whole number of at least 2"),
+        ({"value_chars": 0}, "harness.value_chars=0: must be a whole number of at least 1"),
+        # 51 values and 16 codes of a task, 1,000 times, of 30 symbols
+        ({"value_chars": 1}, "harness.value_chars=1: must be a whole number of at least 4"),
+        ({"value_chars": 3}, "harness.value_chars=3: must be a whole number of at least 4"),
+        ({"code_chars": 2}, "harness.code_chars=2: must be a whole number of at least 3"),
+        ({"value_chars": 15, "alphabet": "AB"}, "harness.value_chars=15: must be a whole number of at least 16"),
+        ({"alphabet": "AB"}, "harness.code_chars=6: must be a whole number of at least 14"),
+        *(
+            (
+                {"alphabet": value},
+                f"harness.alphabet={value!r}: must be at least 2 different letters and digits (ASCII)",
+            )
+            for value in ("", "A", "ABCA", "AB C", "AB$", "ABÄ", "A²", None, 234567, ["A", "B"])
+        ),
+        *(
+            (
+                {"file_name": value},
+                f"harness.file_name={value!r}: must be a plain path of letters, digits and . _ - /",
+            )
+            for value in (
+                "my secrets.txt",
+                "",
+                "-n",
+                "./a",
+                "/a",
+                "a//b",
+                "a/",
+                "../a",
+                "a;b",
+                "a*",
+                "ä",
+                "a\nb",
+                None,
+                3,
+            )
+        ),
     ],
 )
 def test_a_bad_value_is_one_line(changes: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make(**changes)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("path", TEXT_PLACES)
+def test_each_text_is_checked_at_the_start_with_its_places(path: str) -> None:
+    key = f"texts.{path}"
+    text = OmegaConf.select(SHIPPED, key)
+    allowed = ", ".join(f"${place}" for place in TEXT_PLACES[path]) or "none"
+    wrong = [None, " ", 7, ["a"], text + "$other", text + " 5 $"]
+    wrong += [text.replace(f"${place}", "") for place in TEXT_PLACES[path]]
+    for value in wrong:
+        with pytest.raises(ConfigError) as caught:
+            make(**{key.replace(".", "__"): value})
+        assert str(caught.value).startswith(f"harness.{key}=")
+        assert str(caught.value).endswith(f": must be a text with exactly these places: {allowed}")
+        assert "\n" not in str(caught.value)
+
+
+def test_no_text_is_without_its_check() -> None:
+    flat = {f"{group}.{name}" for group, names in SHIPPED.texts.items() if not isinstance(names, str) for name in names}
+    assert flat | {name for name, text in SHIPPED.texts.items() if isinstance(text, str)} == set(TEXT_PLACES)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("texts", None, "harness.texts=None: must be a mapping"),
+        ("texts.notices", None, "harness.texts.notices=None: must be a mapping"),
+        ("texts.prompt", "Go.", "harness.texts.prompt='Go.': must be a mapping"),
+        ("texts.early.never", "x", "harness.texts.early.never=x: unknown key, must be one of refused, accepted, ends"),
+        ("material", None, "harness.material=None: must be a mapping"),
+        ("material.log", None, "harness.material.log=None: must be a mapping"),
+        ("material.prose", ["a"], "harness.material.prose=['a']: must be a mapping"),
+        ("material.log.shapes", None, "harness.material.log.shapes=None: must be a list of texts"),
+        ("material.log.level", "INFO", "harness.material.log.level='INFO': must be a list of texts"),
+        ("material.log.level", [], "harness.material.log.level=[]: must be a list of texts"),
+        ("material.log.status", ["200", 404], "harness.material.log.status[1]=404: must be a text"),
+        ("material.prose.who", [None], "harness.material.prose.who[0]=None: must be a text"),
+        ("material.orders", None, "harness.material.orders=None: must be a list of texts"),
+        ("material.noise", [""], "harness.material.noise[0]='': must be a text"),
+        ("material.date", None, "harness.material.date=None: must be a text"),
+        ("material.pool_lines", None, "harness.material.pool_lines=None: must be a whole number from 2 to 65536"),
+        (
+            "material.paragraph_sentences",
+            0,
+            "harness.material.paragraph_sentences=0: must be a whole number of at least 1",
+        ),
+        (
+            "material.log",
+            {"shapes": ["$time $level $nobody"], "level": ["INFO"]},
+            "harness.material.log.shapes[0]='$time $level $nobody': must be a text with no places but "
+            "$time, $hex, $num, $ms, $level",
+        ),
+        ("material.prose.shapes", ["costs 5 $"], "harness.material.prose.shapes[0]='costs 5 $': must be a text with no "
+         "places but $time, $hex, $num, $ms, $when, $who, $did, $what, $where, $after, $why"),
+    ],
+)  # fmt: skip
+def test_a_bad_text_or_list_is_one_line_at_the_start(key: str, value: object, message: str) -> None:
+    config = OmegaConf.to_container(OmegaConf.create({"budget": BUDGET, "harness": SHIPPED}), resolve=False)
+    changed: Any = config["harness"]  # type: ignore[index, call-overload]
+    changed.update(n_tasks=3, seed=0, page={"chars": 3650, "log_share": 0.35})
+    changed["limits"] |= {"fixture_above": 500, "fixture_below": 8000, "page_most": 8000}
+    changed.pop("_target_")
+    changed.pop("_convert_")
+    at = changed
+    *parents, last = key.split(".")
+    for parent in parents:
+        at = at[parent]
+    at[last] = value
+    with pytest.raises(ConfigError) as caught:
+        Needle(**changed)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "changes", [{"alphabet": "01", "value_chars": 16, "code_chars": 14}, {"value_chars": 4}, {"code_chars": 3}]
+)
+def test_the_least_lengths_that_are_allowed_give_tasks_at_once(changes: Mapping[str, Any]) -> None:
+    needle = make(**changes)
+    for task in needle.tasks():
+        assert needle.secrets(task).count(f"NEEDLE={task.facts['value']}") == 1
+        assert len(set(task.facts["codes"])) == 16
+
+
+def test_numbers_that_others_own_are_theirs() -> None:
+    raw: Any = OmegaConf.to_container(SHIPPED, resolve=False)
+    assert raw["limits"]["fixture_above"] == "${budget.keep_verbatim_chars}"
+    assert raw["limits"]["fixture_below"] == raw["limits"]["page_most"] == "${budget.presentation_limit_chars}"
+    # a method may show less of the file's ends than the harness reckons with, never more
+    previews = {
+        path.stem: method["preview_chars"]
+        for path in (ROOT / "conf" / "method").glob("*.yaml")
+        if "preview_chars" in (method := OmegaConf.load(path))
+    }
+    assert "arc" in previews
+    assert max(previews.values()) <= SHIPPED.limits.preview
+    needle = make()
+    for task in needle.tasks():
+        before, _, after = needle.secrets(task).partition(task.facts["value"])
+        assert min(len(before), len(after)) > max(previews.values())
 
 
 def test_the_manifest_says_what_was_built() -> None:

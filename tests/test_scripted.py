@@ -21,6 +21,7 @@ from arcbench.types import ConfigError, ContextOverflow, EngineError, Message, R
 
 TEXTS = conf("harness/needle")["texts"]
 CITED = conf("method/arc")["texts"]
+PAGED = conf("method/arc_paged")["texts"]
 VALUE, OTHER = "ABCDEFGHJKMNPQRSTVWXYZ23", "98765432ABCDEFGHJKMNPQRS"
 ID = "ab12cd34"
 DONE = TEXTS["all_done"]
@@ -31,6 +32,7 @@ def prompt(reading: str = "once") -> str:
         TEXTS["prompt"]["file"],
         file="secrets.txt",
         count=16,
+        opening=TEXTS["opening"]["whole"],
         reading=TEXTS["reading"][reading],
         early=TEXTS["early"]["refused"],
     )
@@ -53,7 +55,16 @@ def asked(at: str) -> str:
 def cited(signature: str, form: str = "cited_bare") -> str:
     if form == "cited_bare":
         return fill(CITED[form], id=ID, signature=signature)
-    return fill(CITED[form], id=ID, signature=signature, chars=4482, returncode=0, head="a", tail="b")
+    return fill(
+        CITED[form],
+        id=ID,
+        signature=signature,
+        chars=4482,
+        returncode=0,
+        head="a",
+        tail="b",
+        hint=fill(CITED["hint"], id=ID),
+    )
 
 
 def recalled(signature: str, body: str) -> str:
@@ -95,7 +106,12 @@ LAST = ("next ZZZZZZ", f"page\n{DONE}")
         (view(prompt(), LAST), "submit NONE"),
         (view(prompt(), f"[Summary:]\nNEEDLE={VALUE}", LAST), f"submit NEEDLE={VALUE}"),
         (view(prompt(), "[Record:]\n" + '{"facts":["NEEDLE=' + VALUE + '"]}', LAST), f"submit NEEDLE={VALUE}"),
-        (view(prompt(), f"[Summary:]\nNEEDLE={VALUE[:20]}", LAST), "submit NONE"),
+        (view(prompt(), f"[Summary:]\nNEEDLE={VALUE[:20]}…", LAST), "submit NONE"),
+        (view(prompt(), f"[Summary:]\nNEEDLE={VALUE[:20]}\n[... 9 characters left out ...]", LAST), "submit NONE"),
+        (view(prompt(), f"[turn 0, part 1 of 2]\nNEEDLE={VALUE[:20]}\n[turn 0, part 2 of 2]\nx", LAST), "submit NONE"),
+        (view(prompt(), "[Summary:]\nNEEDLE=<value>, NEEDLE=$value, NEEDLE=", LAST), "submit NONE"),
+        (view(prompt(), "[Summary:]\nIt is NEEDLE=ab3.", LAST), "submit NEEDLE=ab3"),
+        (view(prompt(), (READ[0], FILE.replace(VALUE, "0A1B2C3D4E5F")), LAST), "submit NEEDLE=0A1B2C3D4E5F"),
         (view(prompt(), READ, ("next BBBBBB", f"NEEDLE={OTHER}\n{DONE}")), f"submit NEEDLE={VALUE}"),
         (view(prompt(), ("next BBBBBB", f"NEEDLE={OTHER}\n{DONE}")), "submit NONE"),
         (view(prompt(), f"[Passages:]\n{code('OLDOLD')}", LAST), "submit NONE"),
@@ -106,12 +122,27 @@ LAST = ("next ZZZZZZ", f"page\n{DONE}")
     ids=[
         "no-turns", "first-code", "guidance", "only-line-ends-count", "all-done-value-visible", "only-a-bare-citation",
         "only-a-citation", "recalled", "recalled-without-the-value", "citation-of-something-else", "nothing",
-        "in-a-summary", "in-a-json-record", "half-a-value", "not-what-a-page-quotes", "only-what-a-page-quotes",
+        "in-a-summary", "in-a-json-record", "half-a-value", "half-a-value-before-a-cut",
+        "half-a-value-in-a-passage", "placeholders", "short-value",
+        "another-alphabet", "not-what-a-page-quotes", "only-what-a-page-quotes",
         "old-code-in-a-passage", "read-again", "read-again-value-visible", "read-again-in-vain",
     ],
 )  # fmt: skip
 def test_what_the_reader_does_with_a_view(seen: list[Message], command: str) -> None:
     assert next_command(seen) == command
+
+
+def test_a_value_that_two_parts_of_a_recall_share_is_read_when_both_are_there() -> None:
+    parts = (f"NEEDLE={VALUE[:9]}", f"{VALUE[9:]}\nmore\n", "end")
+    said = [f"{fill(PAGED['chunk'], id=ID, chunk=i, chunks=3)}\n{part}" for i, part in enumerate(parts, start=1)]
+    turns = [(f"_recall_start §{ID}", said[0]), (f"_recall_next §{ID}", said[1]), (f"_recall_next §{ID}", said[2])]
+    system = Message("system", "_catalog_first _recall_start _recall_next")
+    done = [
+        next_command([system, *view(prompt(), CITED_READ, LAST, *turns[:count])[1:]]) for count in range(len(turns) + 1)
+    ]
+    assert done == [turns[0][0], turns[1][0], *[f"submit NEEDLE={VALUE}"] * 2]
+    # with a part missing between them, or the next one, no half of it is taken for a value
+    assert next_command([system, *view(prompt(), CITED_READ, LAST, turns[0], turns[2])[1:]]) == "submit NONE"
 
 
 START, END = records_prompt(asked("BBBBBB")), records_prompt(TEXTS["reveal"]["end"])
@@ -160,6 +191,26 @@ def test_what_a_perfect_summary_keeps() -> None:
     assert announced(END, "(none)", f"...\nRECORD={VALUE}") == [f"RECORD={VALUE}"]
     assert announced(prompt(), "(none)", turn(*READ) + turn("ls", f"RECORD={OTHER}")) == [f"NEEDLE={VALUE}"]
     assert announced(prompt(), f"NEEDLE={VALUE}", turn(*LAST)) == [f"NEEDLE={VALUE}"]
+    short = turn(READ[0], FILE.replace(VALUE, "A1b2"))
+    assert announced(prompt(), "(none)", f"{short}NEEDLE=<value> NEEDLE=A1…") == ["NEEDLE=A1b2"]
+
+
+@pytest.mark.parametrize("bound", ["keeps_announced", "head_tail"])
+def test_a_method_s_call_is_known_by_its_bill_whatever_its_wording(bound: str) -> None:
+    engine = RecordingEngine(window=16_384, summary_bound=bound)
+    said = f"{prompt()}\n{'.' * 700}\n{turn(*READ)}{'.' * 700}"
+    for text in (f"TASK:\n{prompt()}\nMEMORY SO FAR:\n(none)\nNEW TURNS:\n{turn(*READ)}", said):
+        messages = (Message("system", "Write down what matters."), Message("user", text))
+        reply = asyncio.run(engine.complete(Request(messages, 600, False, "e", 1, 0, billed="method")))
+        assert "```\nnext" not in reply.text
+        if bound == "keeps_announced":
+            assert reply.text == f"NEEDLE={VALUE}"
+        elif text == said:
+            assert reply.text == f"{said[:600]}…\n…{said[-600:]}"
+    # and an agent's call is one, even where its system prompt sounds like a summariser's
+    system = Message("system", conf("method/llm_summary")["system"])
+    asked_as_agent = Request((system, *view(prompt())[1:]), 100, False, "e", 1, 0, billed="agent")
+    assert asyncio.run(engine.complete(asked_as_agent)).text == "```\ncat secrets.txt\n```"
 
 
 # ------------------------------------------------------------------------------------------- played
@@ -175,6 +226,10 @@ SHAPES = [
     {"needles": 5, "reveal": "end", "position": "even"},
     {"noise": "words"},
     {"noise_lines_per_side": 5, "page_chars": 4400},
+    {"value_chars": 12},
+    {"value_chars": 9, "needles": 3, "reveal": "end"},
+    {"value_chars": 30, "alphabet": "abcdefXYZ0123", "code_chars": 4, "noise_line_chars": 90},
+    {"read": "parts"},
 ]
 
 
@@ -242,7 +297,7 @@ def test_a_summary_by_both_ends_keeps_to_the_asked_length(max_tokens: int, schem
     turns = "".join(f"line {i} of \N{CJK UNIFIED IDEOGRAPH-4E2D} {i * 7919}\n" for i in range(900))
     text = f"TASK:\nx\n\nMEMORY SO FAR:\n(none)\n\nNEW TURNS:\n{turns}"
     system = Message("system", conf("method/structured_state")["system"])
-    request = Request((system, Message("user", text)), max_tokens, False, "e", 1, 0, schema=schema)
+    request = Request((system, Message("user", text)), max_tokens, False, "e", 1, 0, billed="method", schema=schema)
     reply = asyncio.run(engine.complete(request))
     assert reply.completion_tokens < max_tokens
     assert reply.text.count("line 0") == reply.text.count(str(899 * 7919)[-3:]) == 1
@@ -283,7 +338,7 @@ def test_a_mock_reply_is_of_the_asked_length_after_the_asked_delay() -> None:
     with pytest.raises(ContextOverflow):
         asyncio.run(engine.complete(request("hello", 1000)))
     summary = Message("system", conf("method/llm_summary")["system"])
-    own = asyncio.run(engine.complete(Request((summary,), 100, False, "e", 1, 0)))
+    own = asyncio.run(engine.complete(Request((summary,), 100, False, "e", 1, 0, billed="method")))
     assert "```" not in own.text
 
 

@@ -226,3 +226,11 @@ def test_a_harness_offers_the_commands_it_names() -> None:
         Shell(commands=["ls", "awk"], regex_timeout_s=1.0)
     with pytest.raises(ConfigError, match=r"^harness\.shell\.regex_timeout_s=0: must be a number above 0$"):
         Shell(commands=["ls"], regex_timeout_s=0)
+    for commands in (None, [], "ls", 3):
+        with pytest.raises(ConfigError) as caught:
+            Shell(commands=commands, regex_timeout_s=1.0)  # type: ignore[arg-type]
+        assert str(caught.value).startswith(f"harness.shell.commands={commands!r}: must be a list of ls, cat")
+    with pytest.raises(ConfigError, match=r"^harness\.shell\.commands=None: must be one of ls, cat"):
+        Shell(commands=["ls", None], regex_timeout_s=1.0)  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match=r"^harness\.shell\.regex_timeout_s=None: must be a number above 0$"):
+        Shell(commands=["ls"], regex_timeout_s=None)  # type: ignore[arg-type]

@@ -140,8 +140,9 @@ class Chat:
 
     def pieces(self, text: str, max_tokens: int) -> list[str]:
         """``text`` cut between characters into pieces of at most ``max_tokens`` tokens each; together they are
-        ``text``. Cuts are at token boundaries of the whole text, the last that fits; where the tokens are those
-        of another text, after the last character that fits. ``max_tokens`` must hold any one character."""
+        ``text``. Cuts are at token boundaries of the whole text, the last that fits, or one earlier where the
+        tokens beside a cut come out as more on their own; where the tokens are those of another text (not NFC),
+        after the last character that fits. ``max_tokens`` must hold any one character."""
         starts = self.tokenizer.starts(text)
         return self._by_tokens(text, starts, max_tokens) if starts is not None else self._by_count(text, max_tokens)
 

@@ -22,7 +22,12 @@ _NEXT_CODE = re.compile(r"^NEXT CODE: (\w+)[ \t]*$", re.M)
 _ALL_DONE = re.compile(r"^ALL WORK ORDERS DONE\b", re.M)
 _FIRST = re.compile(r"Start with the command: (cat \S+)[ \t]*$", re.M)
 _ASKED = re.compile(r"^[ \t]*ASKED FOR: .*: (next \w+)[ \t]*$", re.M)
-_VALUE = re.compile(r"(?:`(?P<source>next \w+)`: )?\b(?P<name>NEEDLE|RECORD)=(?P<value>[2-9A-HJKMNP-Z]{24})\b")
+# A value of any length and alphabet, never the placeholder <value>, nor what a cut in the text has left of one: before
+# an ellipsis, the line that says how much is left out, or another passage.
+_VALUE = re.compile(
+    r"(?:`(?P<source>next \w+)`: )?\b(?P<name>NEEDLE|RECORD)=(?P<value>[0-9A-Za-z]++)"
+    r"(?![\w<…]|\.\.\.|\n\[\.\.\. |\n\[turn \d+, part )"
+)
 _COMMAND = re.compile(r"^```\n(?P<command>.+)\n```[ \t]*$", re.M)
 _CITATION = re.compile(r"§([0-9a-f]{8,}) `([^`]*)`")
 _PAGE = re.compile(r"^Catalog, page (\d+) of (\d+):", re.M)
@@ -57,11 +62,8 @@ class ScriptedEngine(CountingEngine):
     async def complete(self, request: Request) -> Reply:
         """The reader's next command, or a summary where a method asks for one."""
         prompt_tokens = self.preflight(request)
-        system = request.messages[0].content
-        if system.startswith(("You compress the working memory", "You maintain the structured memory")):
-            text = self._summarise(request)
-        else:
-            text = f"```\n{next_command(request.messages)}\n```"
+        own = request.billed == "method"
+        text = self._summarise(request) if own else f"```\n{next_command(request.messages)}\n```"
         tokens = self.count_text(text) + 1  # and the end-of-turn token
         return Reply(
             text=text,
@@ -74,13 +76,15 @@ class ScriptedEngine(CountingEngine):
 
     def _summarise(self, request: Request) -> str:
         """A summary by the chosen bound, as prose or as the JSON that was asked for, within the asked length."""
-        found = _SECTIONS.search(request.messages[-1].content)
-        task, memory, turns = (part.strip() for part in found.groups()) if found else ("", "", "")
+        given = request.messages[-1].content
+        found = _SECTIONS.search(given)
+        # another method's prompt: all of it is what is given, and what is announced stands in it
+        task, memory, turns = (part.strip() for part in found.groups()) if found else (given, "", given.strip())
         if self.summary_bound == "keeps_announced":
             return _written(announced(task, memory, turns), request)
         n = self.head_tail_chars
         while True:
-            text = _written([turns] if len(turns) <= 2 * n else [turns[:n], turns[-n:]], request)
+            text = _written([turns] if len(turns) <= 2 * n else [turns[:n] + "…", "…" + turns[-n:]], request)
             if n == 1 or self.count_text(text) + 1 < request.max_tokens:
                 return text
             n = max(1, n * 3 // 4)
@@ -137,7 +141,7 @@ def next_command(messages: Sequence[Message]) -> str:
 def open_code(messages: Sequence[Message], commands: set[str]) -> str | None:
     """The code of the newest work order that has not been presented yet; None once all are said to be done."""
     told = [message.content for message in messages if message.role == "user"]
-    if any(_ALL_DONE.search(text) for text in told):
+    if any("ALL WORK" in text and _ALL_DONE.search(text) for text in told):
         return None
     for text in reversed(told):
         if codes := _NEXT_CODE.findall(text):
@@ -169,6 +173,8 @@ def visible_value(body: Sequence[Message], source: str) -> str | None:
             command = command_of(message)
             continue
         answered, command = command, ""
+        if f"{name}=" not in message.content:  # the patterns are slow on long texts
+            continue
         for match in _VALUE.finditer(message.content):
             if match["name"] != name:
                 continue
@@ -183,6 +189,8 @@ def citation_of(body: Sequence[Message], source: str) -> str | None:
     """The id of a citation, anywhere in the view, whose signature is the source command."""
     for message in body:
         if message.role == "user":
+            if f"`{source}`" not in message.content:
+                continue
             for match in _CITATION.finditer(message.content):
                 if match[2] == source:
                     return str(match[1])
@@ -216,13 +224,14 @@ def last_numbers(pattern: re.Pattern[str], body: Sequence[Message]) -> tuple[int
 
 
 def joined_parts(body: Sequence[Message], id: str | None) -> str:
-    """The parts of a recalled text that are in the view, put together where they follow each other."""
-    parts = {
-        int(m[1]): m[2]
-        for message in body
-        if (m := re.match(rf"§{id}, part (\d+) of \d+:\n(.*)", message.content, re.S))
-    }
-    return "".join(("" if part - 1 in parts else "\n") + parts[part] for part in sorted(parts))
+    """The parts of a recalled text that are in the view, put together where they follow each other; an
+    ellipsis stands where the next one is not in the view."""
+    parts: dict[int, str] = {}
+    last = 0
+    for message in body:
+        if found := re.match(rf"§{id}, part (\d+) of (\d+):\n(.*)", message.content, re.S):
+            parts[int(found[1])], last = found[3], int(found[2])
+    return "".join(parts[part] + ("" if part + 1 in parts or part == last else "…\n") for part in sorted(parts))
 
 
 def just_read(body: Sequence[Message], source: str) -> bool:
