@@ -7,202 +7,41 @@ is. Only the bulk of the pages depends on the page size. All texts are data (``c
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shlex
-import struct
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate
 from string import Template
 from typing import Any, Literal, TypeVar
 
-from arcbench.checks import one_of, template, whole
+from arcbench.checks import one_of, whole
 from arcbench.text import fill
 from arcbench.types import Action, ConfigError, Environment, Harness, Json, Observation, Score, Step, Task
-from harness.shell import File, Mounts, Shell, normal
+from harness.draw import Draw
+from harness.needle_settings import (
+    Limits,
+    Material,
+    Page,
+    Profile,
+    Texts,
+    alphabet_of,
+    check_material,
+    check_profile,
+    check_texts,
+    fields_of,
+    file_name_of,
+    keys_of,
+    least_chars,
+    mapping_of,
+    text_of,
+)
+from harness.shell import File, Mounts, Shell
 
 T = TypeVar("T")
 SUBMIT_KEY = "NEEDLE="
 GIVE_UP = "NONE"
-_FILE_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)*")
-
-# The places of each text, and those of a material's shapes that no list of choices fills.
-TEXT_PLACES: Mapping[str, tuple[str, ...]] = {
-    "prompt.file": ("file", "count", "opening", "reading", "early"),
-    "prompt.records": ("count", "needles", "reveal", "early"),
-    "opening.whole": (),
-    "opening.parts": (),
-    "reading.once": (),
-    "reading.again": (),
-    "early.refused": (),
-    "early.accepted": (),
-    "early.ends": (),
-    "reveal.end": (),
-    "asked": ("code",),
-    "banner": ("value",),
-    "noise.codes": ("phrase", "filler"),
-    "noise.words": ("phrase", "filler"),
-    "header": ("number", "count", "order"),
-    "record": ("value",),
-    "next_code": ("code",),
-    "all_done": (),
-    "next_command": ("command",),
-    "notices.rotated": (),
-    "notices.partial": ("file",),
-    "notices.no_code": (),
-    "notices.wrong_code": (),
-    "notices.done": (),
-    "notices.premature": ("left",),
-    "notices.premature_last": (),
-    "notices.usage": (),
-    "notices.accepted": (),
-    "notices.gave_up": (),
-}
-MADE_UP = ("time", "hex", "num", "ms")
-
-
-@lru_cache
-def _symbols(alphabet: str) -> tuple[bytes, bytes]:
-    """The symbol of each byte, and the bytes to leave out so that no symbol is favoured."""
-    size = len(alphabet)
-    return bytes(ord(alphabet[byte % size]) for byte in range(256)), bytes(range(256 - 256 % size, 256))
-
-
-class Draw:
-    """Random choices, the same for the same key anywhere: SHA-256 of the key in counter mode."""
-
-    def __init__(self, *key: str | int) -> None:
-        self._key = hashlib.sha256("/".join(str(part) for part in key).encode())
-        self._blocks = 0
-        self._left = b""
-
-    def take(self, count: int) -> bytes:
-        """The next ``count`` bytes."""
-        if len(self._left) < count:
-            parts = [self._left]
-            for _ in range((count - len(self._left) + 31) // 32):
-                block = self._key.copy()
-                block.update(b"#%d" % self._blocks)
-                parts.append(block.digest())
-                self._blocks += 1
-            self._left = b"".join(parts)
-        taken, self._left = self._left[:count], self._left[count:]
-        return taken
-
-    def below(self, bound: int) -> int:
-        """A whole number from 0 to ``bound`` - 1, all alike: what would favour some is drawn again."""
-        size = (bound.bit_length() + 7) // 8
-        fair = 256**size - 256**size % bound
-        while True:
-            value = int.from_bytes(self.take(size), "big")
-            if value < fair:
-                return value % bound
-
-    def choice(self, items: Sequence[T]) -> T:
-        """One of the items, all alike."""
-        return items[self.below(len(items))]
-
-    def sample(self, items: Sequence[T], count: int) -> list[T]:
-        """``count`` different ones, in random order."""
-        left = list(items)
-        return [left.pop(self.below(len(left))) for _ in range(count)]
-
-    def text(self, alphabet: str, length: int) -> str:
-        """``length`` symbols of the alphabet (ASCII, at most 256), all alike."""
-        table, unfair = _symbols(alphabet)
-        text = b""
-        while len(text) < length:
-            text += self.take(length + length // 8 + 1).translate(table, unfair)
-        return text[:length].decode("ascii")
-
-    def codes(self, alphabet: str, length: int, count: int, *, but: Sequence[str] = ()) -> list[str]:
-        """``count`` different texts, none of them in ``but``."""
-        codes: dict[str, None] = {}
-        while len(codes) < count:
-            block = self.text(alphabet, length * (count - len(codes)))
-            codes.update((block[i : i + length], None) for i in range(0, len(block), length))
-            for code in but:
-                codes.pop(code, None)
-        return list(codes)
-
-    def indices(self, bound: int, count: int) -> list[int]:
-        """``count`` whole numbers below ``bound``, a power of two of at most 2**16."""
-        return [word & (bound - 1) for word in struct.unpack(f">{count}H", self.take(2 * count))]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """What one profile fixes: whether the file can be read again, how many work orders there are (a
-    number, or the two ends of a range drawn per task), and what becomes of a ``submit`` before the
-    last work order: ``refused`` (and counted), ``accepted`` as the answer, or it ``ends`` the episode."""
-
-    rereadable: bool
-    work_orders: int | Sequence[int]
-    submit_early: str
-
-    @property
-    def orders(self) -> tuple[int, int]:
-        """The fewest and the most work orders."""
-        if isinstance(self.work_orders, int):
-            return self.work_orders, self.work_orders
-        return self.work_orders[0], self.work_orders[1]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Page:
-    """Size of a work order's page in characters, and the share of it that is log text."""
-
-    chars: int
-    log_share: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Sizes in characters that the file and the pages must keep to."""
-
-    fixture_above: int
-    fixture_below: int
-    preview: int
-    page_least: int
-    page_most: int
-    page_slack: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Texts:
-    """What the agent is told; the places of each text are named in the configuration."""
-
-    prompt: Mapping[str, str]
-    opening: Mapping[str, str]
-    reading: Mapping[str, str]
-    early: Mapping[str, str]
-    reveal: Mapping[str, str]
-    asked: str
-    banner: str
-    noise: Mapping[str, str]
-    header: str
-    record: str
-    next_code: str
-    all_done: str
-    next_command: str
-    notices: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Material:
-    """What noise and pages are composed of: templates, and for each of their places a list of choices.
-    The places ``time``, ``hex``, ``num`` and ``ms`` are made up."""
-
-    pool_lines: int
-    paragraph_sentences: int
-    date: str
-    orders: Sequence[str]
-    noise: Sequence[str]
-    prose: Mapping[str, Sequence[str]]
-    log: Mapping[str, Sequence[str]]
 
 
 class Pool:
@@ -262,12 +101,12 @@ class Needle(Harness):
         texts: Mapping[str, Any],
         material: Mapping[str, Any],
     ) -> None:
-        self.id = _text("harness.id", id)
+        self.id = text_of("harness.id", id)
         self.seed = whole("seed", seed, 0)
         self.n_tasks = whole("harness.n_tasks", n_tasks, 1)
-        self.profile_id = one_of("harness.profile", profile, _mapping("harness.profiles", profiles))
-        self.profile = _fields(f"profiles.{profile}", Profile, profiles[profile])
-        fewest, most = _check_profile(f"profiles.{profile}", self.profile)
+        self.profile_id = one_of("harness.profile", profile, mapping_of("harness.profiles", profiles))
+        self.profile = fields_of(f"profiles.{profile}", Profile, profiles[profile])
+        fewest, most = check_profile(f"profiles.{profile}", self.profile)
         self.needles = whole("harness.needles", needles, 1, fewest)
         self.reveal = one_of("harness.reveal", reveal, ("start", "end"))
         if needles == 1 and reveal == "end":
@@ -279,11 +118,11 @@ class Needle(Harness):
         self.turn_limit = whole("harness.turn_limit", turn_limit, most + (2 if needles == 1 else 1))
         self.call_limit = whole("harness.call_limit", call_limit, self.turn_limit)
         self.refusals_limit = whole("harness.refusals_limit", refusals_limit, 1)
-        self.file_name = _file_name(file_name)
-        self.limits = _fields("limits", Limits, limits)
+        self.file_name = file_name_of(file_name)
+        self.limits = fields_of("limits", Limits, limits)
         for name in Limits.__dataclass_fields__:
             whole(f"harness.limits.{name}", getattr(self.limits, name), 1)
-        self.page_size = _fields("page", Page, page)
+        self.page_size = fields_of("page", Page, page)
         least = self.limits.page_least
         if needles > 1:  # the facts stand on pages, which then must be as long as the file would be
             least = max(least, self.limits.fixture_above + self.limits.page_slack)
@@ -291,15 +130,15 @@ class Needle(Harness):
         share = self.page_size.log_share
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ConfigError(f"harness.page.log_share={share}: must be a number from 0 to 1")
-        self.shell = Shell(**_keys("shell", ("commands", "regex_timeout_s"), shell))
+        self.shell = Shell(**keys_of("shell", ("commands", "regex_timeout_s"), shell))
         if needles == 1 and "cat" not in shell["commands"]:
             raise ConfigError(f"harness.shell.commands={shell['commands']}: must have cat, which opens the file")
-        self.manual = _text("harness.manual", manual)
-        self.texts = _fields("texts", Texts, texts)
-        _check_texts(texts)
-        self.material = _fields("material", Material, material)
-        _check_material(self.material)
-        self.alphabet = _alphabet(alphabet)
+        self.manual = text_of("harness.manual", manual)
+        self.texts = fields_of("texts", Texts, texts)
+        check_texts(texts)
+        self.material = fields_of("material", Material, material)
+        check_material(self.material)
+        self.alphabet = alphabet_of(alphabet)
         self.value_chars = whole("harness.value_chars", value_chars, 1)
         self.code_chars = whole("harness.code_chars", code_chars, 1)
         longest = max(len(before) + self.value_chars + len(after) for before, after in self._noise_shapes)
@@ -308,8 +147,8 @@ class Needle(Harness):
         # so long that different ones are soon drawn, and none is guessed
         margin = whole("harness.code_margin", code_margin, 2)
         values = 2 * noise_lines_per_side + 1 if needles == 1 and noise == "codes" else needles
-        whole("harness.value_chars", value_chars, _least_chars(alphabet, margin * values))
-        whole("harness.code_chars", code_chars, _least_chars(alphabet, margin * most))
+        whole("harness.value_chars", value_chars, least_chars(alphabet, margin * values))
+        whole("harness.code_chars", code_chars, least_chars(alphabet, margin * most))
 
     # ------------------------------------------------------------------------------------ tasks
 
@@ -625,106 +464,3 @@ def _words(argument: str) -> list[str]:
         return shlex.split(argument)
     except ValueError:
         return argument.split()
-
-
-def _fields(key: str, kind: type[T], values: Mapping[str, Any]) -> T:
-    """The dataclass of these values; a missing or unknown key is named."""
-    return kind(**_keys(key, list(kind.__dataclass_fields__), values))  # type: ignore[attr-defined]
-
-
-def _keys(key: str, known: Sequence[str], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """These values, which must be a mapping of just the known keys."""
-    for name in (*_mapping(f"harness.{key}", values), *known):
-        if name not in known:
-            raise ConfigError(f"harness.{key}.{name}={values[name]}: unknown key, must be one of {', '.join(known)}")
-        if name not in values:
-            raise ConfigError(f"harness.{key}.{name}: missing, must be given")
-    return values
-
-
-def _mapping(key: str, values: object) -> Mapping[str, Any]:
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{key}={values!r}: must be a mapping")
-    return values
-
-
-def _text(key: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"{key}={value!r}: must be a text")
-    return value
-
-
-def _list(key: str, values: object) -> Sequence[str]:
-    if not isinstance(values, list | tuple) or not values:
-        raise ConfigError(f"{key}={values!r}: must be a list of texts")
-    for i, value in enumerate(values):
-        _text(f"{key}[{i}]", value)
-    return values
-
-
-def _file_name(value: object) -> str:
-    """A name that every command takes as it stands, and that has no other form."""
-    if not isinstance(value, str) or not _FILE_NAME.fullmatch(value) or normal(value) != value:
-        raise ConfigError(f"harness.file_name={value!r}: must be a plain path of letters, digits and . _ - /")
-    return value
-
-
-def _alphabet(value: object) -> str:
-    plain = isinstance(value, str) and value.isascii() and value.isalnum()
-    if not isinstance(value, str) or not plain or not 1 < len(value) == len(set(value)):
-        raise ConfigError(f"harness.alphabet={value!r}: must be at least 2 different letters and digits (ASCII)")
-    return value
-
-
-def _least_chars(alphabet: str, count: int) -> int:
-    """The shortest length of which there are so many codes."""
-    chars = 1
-    while len(alphabet) ** chars < count:
-        chars += 1
-    return chars
-
-
-def _check_texts(texts: Mapping[str, Any]) -> None:
-    """Each text with just its places; a group has no other texts."""
-    groups: dict[str, list[str]] = {}
-    for path in TEXT_PLACES:
-        group, _, name = path.partition(".")
-        groups.setdefault(group, []).extend([name] if name else [])
-    for group, names in groups.items():
-        for name in _keys(f"texts.{group}", names, texts[group]) if names else [""]:
-            path = f"{group}.{name}".rstrip(".")
-            template(f"harness.texts.{path}", texts[group][name] if name else texts[group], *TEXT_PLACES[path])
-
-
-def _check_material(material: Material) -> None:
-    """Lists of texts, and a list for each place of a shape."""
-    lines = whole("harness.material.pool_lines", material.pool_lines, 2, 2**16)
-    if lines & (lines - 1):
-        raise ConfigError(f"harness.material.pool_lines={lines}: must be a power of two")
-    whole("harness.material.paragraph_sentences", material.paragraph_sentences, 1)
-    _text("harness.material.date", material.date)
-    _list("harness.material.orders", material.orders)
-    _list("harness.material.noise", material.noise)
-    for kind, choices in (("prose", material.prose), ("log", material.log)):
-        key = f"harness.material.{kind}"
-        for name in _mapping(key, choices):
-            _list(f"{key}.{name}", choices[name])
-        allowed = ", ".join("$" + name for name in (*MADE_UP, *choices) if name != "shapes")
-        for i, shape in enumerate(_list(f"{key}.shapes", choices.get("shapes"))):
-            parsed = Template(shape)
-            places = parsed.get_identifiers() if parsed.is_valid() else ["shapes"]
-            if not all(place in MADE_UP or (place in choices and place != "shapes") for place in places):
-                raise ConfigError(f"{key}.shapes[{i}]={shape!r}: must be a text with no places but {allowed}")
-
-
-def _check_profile(key: str, profile: Profile) -> tuple[int, int]:
-    """The fewest and the most work orders of a sound profile."""
-    orders = profile.work_orders
-    ends: list[Any] = list(orders) if isinstance(orders, list | tuple) else [orders, orders]
-    whole = all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
-    if not whole or len(ends) != 2 or not 1 <= ends[0] <= ends[1]:
-        raise ConfigError(f"harness.{key}.work_orders={orders}: must be a whole number of at least 1, or [least, most]")
-    if not isinstance(profile.rereadable, bool):
-        raise ConfigError(f"harness.{key}.rereadable={profile.rereadable}: must be true or false")
-    one_of(f"harness.{key}.submit_early", profile.submit_early, ("refused", "accepted", "ends"))
-    return profile.orders

@@ -17,7 +17,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from arcbench.types import Action, ConfigError, Step, Task
-from harness.needle import TEXT_PLACES, Draw, Needle, NeedleEnvironment
+from harness.draw import Draw
+from harness.needle import Needle, NeedleEnvironment
+from harness.needle_settings import TEXT_PLACES
 
 ROOT = Path(__file__).parent.parent
 ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
