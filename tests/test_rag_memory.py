@@ -215,7 +215,7 @@ def test_a_missing_model_folder_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(HAS_DENSE, reason="the extra rag is installed")
 def test_dense_without_its_extra_names_the_extra() -> None:
-    with pytest.raises(ConfigError, match=r"pip install arcbench\[rag\]"):
+    with pytest.raises(ConfigError, match=r"pip install -e '\.\[rag\]'"):
         Dense(model="any/model", device="cpu")
 
 

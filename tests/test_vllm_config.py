@@ -87,7 +87,7 @@ def test_exact_counts_and_overflow_need_no_vllm():
 def test_missing_package_is_one_line():
     with pytest.raises(ConfigError) as refused:
         asyncio.run(make().start())
-    assert str(refused.value).startswith("engine=vllm: the package vllm is not installed; pip install")
+    assert str(refused.value).startswith("engine=vllm: the package vllm is not installed; make vllm")
     assert "\n" not in str(refused.value)
 
 

