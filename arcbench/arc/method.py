@@ -39,7 +39,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 
 
 class Arc(Method):
-    """Addressable Recall Compaction, first reading of DESIGN 5.1 (`arc`).
+    """Addressable Recall Compaction, as evaluated (`arc`).
 
     Every environment observation is stored whole under a short id. Compaction calls no model: older
     long observations become citations in place, older thoughts are truncated, recent turns stay. The

@@ -178,7 +178,7 @@ class ArcPaged(Method):
     # ---------------------------------------------------------------------------------------- view
 
     def begin(self, prefix: tuple[Message, ...]) -> NoAnswer | None:
-        """Measure B; what it takes beyond its share the recent turns give (DESIGN 5.1). Raises
+        """Measure B; what it takes beyond its share the recent turns give. Raises
         :class:`ConfigError` when a fixed text takes more tokens than are set aside for it."""
         super().begin(prefix)
         self._check_texts()

@@ -1,7 +1,7 @@
 """What the engine will really receive: messages rendered to the exact prompt, and its tokens counted.
 
 A special token can only come from the format strings of the model's config. Whatever stands in a
-message is plain text, so an observation that quotes ``<|im_end|>`` closes nothing (field case I2).
+message is plain text, so an observation that quotes ``<|im_end|>`` closes nothing.
 Every rendered message starts with a special token, at which tokenizers split; so the ids of a
 prompt are the ids of its messages one after the other, and each message is tokenised once.
 """
