@@ -294,7 +294,8 @@ class Episode:
         self.bench.transcript.turn(turn, action.fault if isinstance(action, Malformed) else None)
         if done := await self.method.observe(turn):
             before = self.size + self.bench.count((turn.reply, turn.result)) - self.bench.count(())
-            self.bench.transcript.compaction("proactive", done, before, self.bench.count(self.method.view()))
+            sizes = done.sizes or (before, self.bench.count(self.method.view()))
+            self.bench.transcript.compaction("proactive", done, *sizes)
 
     def visible(self, observation: Observation) -> str:
         """What the agent sees of an observation."""

@@ -280,10 +280,12 @@ Part = tuple[int, Literal["reply", "result"]]
 class Done:
     """The view was compacted. ``fates`` says where the messages that were in the view went; ``archived``
     means outside the prompt and reachable. ``failure`` is the reason when the method's own means failed
-    and it fell back to dropping (recorded as ``method_failure``)."""
+    and it fell back to dropping (recorded as ``method_failure``). ``sizes``: the tokens before and after, where
+    the method knows them better than the loop: while the agent is shown a management view."""
 
     fates: Mapping[Part, Fate]
     failure: str | None = None
+    sizes: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

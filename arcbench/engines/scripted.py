@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from arcbench.checks import one_of, whole
+from arcbench.engines import workspace_reader
 from arcbench.engines.counting import CountingEngine
 from arcbench.types import ConfigError, Json, Message, Reply, Request
 
@@ -121,8 +122,12 @@ def _written(kept: Sequence[str], request: Request) -> str:
 def next_command(messages: Sequence[Message]) -> str:
     """What a reader who sees just these messages does next."""
     task = messages[1].content
-    body = messages[2:]
+    body = workspace_reader.body_of(messages)
     commands = {command_of(m) for m in body if m.role == "assistant"}
+    if command := workspace_reader.make_room(messages, asked_source(messages)):
+        return command
+    if command := workspace_reader.open_newest(body, commands):
+        return command
     if code := open_code(messages, commands):
         return f"next {code}"
     first = _FIRST.search(task)
@@ -133,6 +138,8 @@ def next_command(messages: Sequence[Message]) -> str:
         return f"submit NEEDLE={value}"
     if recall := next_recall(messages[0].content, body, source, commands):
         return recall
+    if command := workspace_reader.read_back(body, source, value_name(source), commands):
+        return command
     if first and source == first[1] and "can be opened again" in task and not just_read(body, source):
         return source
     return "submit NONE"
@@ -161,7 +168,7 @@ def asked_source(messages: Sequence[Message]) -> str:
 def visible_value(body: Sequence[Message], source: str) -> str | None:
     """The asked value, where a message of the view shows it: behind its command, in a recall of it, noted
     with its command, or else in a summary or retrieved text, where the view names one value only."""
-    name = "RECORD" if source.startswith("next ") else "NEEDLE"
+    name = value_name(source)
     id = citation_of(body, source)
     for match in _VALUE.finditer(joined_parts(body, id)):
         if match["name"] == name:
@@ -175,6 +182,12 @@ def visible_value(body: Sequence[Message], source: str) -> str | None:
         answered, command = command, ""
         if f"{name}=" not in message.content:  # the patterns are slow on long texts
             continue
+        if "/archive/" in answered:
+            for what, text in workspace_reader.sections(message.content):
+                found = _VALUE.search(text)
+                if f"`{source}`" in what and found and found["name"] == name:
+                    return found["value"]
+            continue
         for match in _VALUE.finditer(message.content):
             if match["name"] != name:
                 continue
@@ -183,6 +196,11 @@ def visible_value(body: Sequence[Message], source: str) -> str | None:
             if not match["source"] and not answered.startswith(("next ", "_recall")):
                 loose.add(match["value"])
     return loose.pop() if len(loose) == 1 else None
+
+
+def value_name(source: str) -> str:
+    """What the value is called in the answer to this command."""
+    return "RECORD" if source.startswith("next ") else "NEEDLE"
 
 
 def citation_of(body: Sequence[Message], source: str) -> str | None:
@@ -210,7 +228,7 @@ def next_recall(system: str, body: Sequence[Message], source: str, commands: set
         if part:
             return f"_recall_next §{id}" if part < parts else None
         return None if f"_recall_start §{id}" in commands else f"_recall_start §{id}"
-    name = "RECORD" if source.startswith("next ") else "NEEDLE"
+    name = value_name(source)
     recall = f"_recall §{id} /{name}=/" if "/PATTERN/" in system else f"_recall §{id}"
     return None if recall in commands else recall
 

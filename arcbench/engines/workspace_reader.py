@@ -1,0 +1,128 @@
+"""How the scripted reader uses a workspace of blocks: from what the view says, and nothing else.
+
+It makes room only when it is told to, or when the status says that one more answer as large as the largest
+would not fit; then it moves the largest answers that it no longer needs. It needs the newest answer, and the
+one whose value will be asked for, as far as it knows. What it wants and no longer sees it looks for in the
+files that the handles name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from arcbench.types import Message
+
+STATUS = "<context_workspace_status>"
+_USE = re.compile(r"^Context \[[#.]*\] \d+%: (\d+) of (\d+) tokens$", re.M)
+_ROW = re.compile(r"^(B\d+) (\d+) \d+r (\w+) L\d+ \S+ (\w+)$", re.M)
+_OVERFLOW = re.compile(r"\[OVERFLOW MODE: .*Free at least (\d+) tokens\.\]")
+_LINE = re.compile(r"\[(?P<id>[BG]\d+)\b.*\]")
+_STUB = re.compile(r"\[(?P<id>B\d+), tool_result: answer to `(?P<command>[^`]*)`")
+_HANDLE = re.compile(r"^\[(?P<id>[BG]\d+)\b[^\n]* in (?P<path>/archive/\w+\.txt), sha256 ", re.M)
+_SECTION = re.compile(
+    r"^=== B\d+ \w+, \d+ characters: (?P<what>.*) ===$|^(?P<gap>\[\.\.\. \d+ characters left out)", re.M
+)
+_HOUSEKEEPING = re.compile(r"(?:archive|delete) ")
+_SUMMARY_COMMANDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer in the view: the id of its block, the command it belongs to, its tokens (0: not shown)."""
+
+    id: str
+    command: str
+    tokens: int
+
+
+def body_of(messages: Sequence[Message]) -> Sequence[Message]:
+    """What stands between the task and the status."""
+    return messages[2:-1] if len(messages) > 2 and STATUS in messages[-1].content else messages[2:]
+
+
+def make_room(messages: Sequence[Message], source: str) -> str | None:
+    """The command that makes room, where that is called for. ``source``: the command whose answer is needed."""
+    offered = [name for name in ("archive", "delete") if f"\n{name} BLOCKS" in messages[0].content]
+    if not offered:
+        return None
+    body = body_of(messages)
+    status = messages[-1].content if STATUS in messages[-1].content else ""
+    rows = _ROW.findall(status)
+    sizes = {id: int(tokens) for id, tokens, type, state in rows if (type, state) == ("tool_result", "visible")}
+    told = _OVERFLOW.fullmatch(body[-1].content) if body else None
+    if told:
+        stubs = [stub for stub in (_STUB.match(message.content) for message in body) if stub]
+        answers = [Answer(stub["id"], stub["command"], sizes.get(stub["id"], 0)) for stub in stubs]
+        chosen = _choose(answers, source, int(told[1])) or _last_resort(answers, source, offered[0])
+    else:
+        used = _USE.search(status)
+        if not used or not sizes or int(used[2]) - int(used[1]) >= max(sizes.values()):
+            return None
+        chosen = _choose(list(_answers(body, status, sizes)), source, 1)
+    if not chosen and not told:
+        return None
+    ids = [answer.id for answer in chosen] or [line["id"] for m in body if (line := _LINE.fullmatch(m.content))]
+    commands = "; ".join(answer.command for answer in chosen[:_SUMMARY_COMMANDS]) or "all that came before"
+    return f'{offered[0]} {",".join(dict.fromkeys(ids)) or "B2"} "answers to {commands}"'
+
+
+def _last_resort(answers: Sequence[Answer], source: str, action: str) -> list[Answer]:
+    """Told to make room, with nothing to spare: what can be read back, or else what is oldest."""
+    needed = [answer for answer in answers if answer.command == source] if action == "archive" else []
+    return needed or list(answers[:1])
+
+
+def _choose(answers: Sequence[Answer], source: str, excess: int) -> list[Answer]:
+    """The largest answers that are not needed, as many as it takes; where no sizes are shown, all of them."""
+    free = [answer for answer in answers[:-1] if answer.command != source and not _HOUSEKEEPING.match(answer.command)]
+    chosen: list[Answer] = []
+    for answer in sorted(free, key=lambda answer: -answer.tokens):
+        # the line that will stand for them takes room too
+        if answer.tokens and sum(other.tokens for other in chosen) > 1.2 * excess + 100:
+            break
+        chosen.append(answer)
+    return sorted(chosen, key=lambda answer: int(answer.id[1:]))
+
+
+def _answers(body: Sequence[Message], status: str, sizes: dict[str, int]) -> Iterator[Answer]:
+    """The answers in the view as they were: rows that are visible and messages that are no handles, in order."""
+    ids = [id for id, _, _, state in _ROW.findall(status) if state == "visible"]
+    plain = [message for message in body if not (message.role == "user" and _LINE.fullmatch(message.content))]
+    if len(ids) != len(plain):  # something imitates a handle: leave it all alone
+        return
+    command = ""
+    for id, message in zip(ids, plain, strict=True):
+        if message.role == "assistant":
+            command = message.content.strip().removeprefix("```").removesuffix("```").strip()
+        elif id in sizes:
+            yield Answer(id, command, sizes[id])
+
+
+def read_back(body: Sequence[Message], source: str, name: str, commands: set[str]) -> str | None:
+    """The command that looks for the value ``name=`` of ``source`` in a file that a handle names: first where the
+    handle speaks of the source, then in all others, the newest first. Each is opened once."""
+    told = [message.content for message in body if message.role == "user"]
+    lines = [(match["path"], match[0]) for text in told for match in _HANDLE.finditer(text)]
+    named = [path for path, line in lines if source and source in line]
+    for path in dict.fromkeys([*named, *(path for path, _ in reversed(lines))]):
+        command = f'grep -E "^(=== |.[BG][0-9])|{name}=" {path}'
+        if command not in commands:
+            return command
+    return None
+
+
+def open_newest(body: Sequence[Message], commands: set[str]) -> str | None:
+    """Where a handle stands for the newest answer: the command that shows its end."""
+    found = _HANDLE.match(body[-1].content) if body and body[-1].role == "user" else None
+    command = f"tail -n 4 {found['path']}" if found else ""
+    return command if command and command not in commands else None
+
+
+def sections(text: str) -> Iterator[tuple[str, str]]:
+    """The parts of what was read from a file, each with what its heading says; what follows a gap has none."""
+    heads = list(_SECTION.finditer(text))
+    for head, after in zip(heads, [*heads[1:], None], strict=True):
+        if head["what"]:
+            yield head["what"], text[head.end() : after.start() if after else len(text)]

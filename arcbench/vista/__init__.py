@@ -1,0 +1,5 @@
+"""VISTA: blocks, dashboard, archive (its paper's Section 2)."""
+
+from arcbench.vista.method import Vista
+
+__all__ = ["Vista"]

@@ -1,0 +1,425 @@
+"""VISTA: the agent sees the state of its own context and decides what leaves it (VISTA, Section 2; Algorithm 1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from arcbench.checks import one_of, template, whole
+from arcbench.text import fill
+from arcbench.types import (
+    Action,
+    ActionDoc,
+    ConfigError,
+    Done,
+    Fate,
+    Message,
+    Method,
+    NoAnswer,
+    Nothing,
+    Observation,
+    Part,
+    Pending,
+    Turn,
+    Workbench,
+)
+from arcbench.vista import workspace
+from arcbench.vista.dashboard import FORMS, Dashboard
+from arcbench.vista.workspace import Block, Handle, Refused, Unit, Workspace, blocks_of, spans
+
+ACTIONS = ("archive", "delete", "board")
+PLACES: Mapping[str, tuple[str, ...]] = {
+    **workspace.PLACES,
+    "overflow": ("excess", "actions"),
+    "only": ("actions",),
+    "archived": ("id", "blocks", "level", "freed", "where"),
+    "removed": ("blocks", "freed"),
+    "merged": (),
+    "rejected": ("what", "tokens", "room"),
+    "board": ("text",),
+    "board_set": ("chars",),
+    "board_usage": ("limit",),
+    "archive_usage": (),
+    "delete_usage": (),
+    "damaged": ("path",),
+    "no_targets": (),
+    "bad_target": ("target",),
+    "backwards": ("range",),
+    "unknown": ("id", "last"),
+    "pinned": ("id",),
+    "was_deleted": ("id",),
+    "already": ("id",),
+    "member": ("id", "group"),
+    "no_gain": ("before", "after"),
+}
+_ARGUMENT = re.compile(r"""(?P<targets>[^"']*?)\s*(?P<quote>["'])(?P<text>.*)(?P=quote)\s*""", re.S)
+Reason = Literal["forced", "overflow"]
+
+
+class Vista(Method):
+    """The agent archives and deletes blocks itself and reads them back as files; a guard acts when it does not.
+
+    On a real overflow the guard first offloads raw results, in the order ``guard``. Where that does not bring
+    the view down to ``compact_to_tokens``, and at a forced compaction while the raw blocks take more than
+    ``keep_recent_tokens``, the agent is in *overflow mode*: it sees the task, one line per block and the
+    dashboard, and nothing but archive and delete is carried out. After ``overflow_calls`` such calls the guard
+    finishes the job.
+
+    Parameters (``conf/method/vista.yaml``): ``dashboard``: ``full``, ``folded`` or ``none``; ``recovery``:
+    whether what is archived can be read below ``/archive/``; ``archive``: whether there is any archive (else the
+    agent can only delete, and the guard deletes); ``delete``: whether the agent may delete; ``control``: ``agent``,
+    or ``rule`` (a static rule offloads the oldest blocks; the agent can only read them back); ``board``: whether
+    the agent keeps a text above the dashboard, of at most ``board_chars``; ``reject``: what becomes of a result for
+    which no room can be made, ``store`` (a placeholder stands for it) or ``discard``; ``preview_chars`` of a block
+    in placeholders and stubs, ``command_chars`` of the command that belongs to it; ``rubric``: the instructions, of
+    which each part is there with what it explains; ``actions`` and ``texts``: their words.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        promise: str,
+        variant: str | None,
+        dashboard: str,
+        recovery: bool,
+        archive: bool,
+        delete: bool,
+        control: str,
+        board: bool,
+        guard: str,
+        reject: str,
+        overflow_calls: int,
+        preview_chars: int,
+        command_chars: int,
+        board_chars: int,
+        rubric: Mapping[str, str],
+        actions: Mapping[str, Mapping[str, str]],
+        texts: Mapping[str, str],
+        status: Mapping[str, str],
+        bench: Workbench,
+    ) -> None:
+        super().__init__(id=id, promise=promise, bench=bench)
+        self.variant = variant
+        self.form = one_of("method.dashboard", dashboard, (*FORMS, "none"))
+        self.agent_acts = one_of("method.control", control, ("agent", "rule")) == "agent"
+        self.largest_first = one_of("method.guard", guard, ("largest_first", "oldest_first")) == "largest_first"
+        self.store_rejected = one_of("method.reject", reject, ("store", "discard")) == "store"
+        for key, value in (("recovery", recovery), ("archive", archive), ("delete", delete), ("board", board)):
+            if not isinstance(value, bool):
+                raise ConfigError(f"method.{key}={value}: must be true or false")
+        if self.agent_acts and not archive and not delete:
+            raise ConfigError("method.delete=false: must be true with method.archive=false, or nothing can be done")
+        self.archives = archive
+        self.overflow_calls = whole("method.overflow_calls", overflow_calls, 1)
+        self.board_chars = whole("method.board_chars", board_chars, 1)
+        for key in texts:
+            one_of("method.texts", key, PLACES)
+        self.texts = {key: template(f"method.texts.{key}", texts.get(key), *PLACES[key]) for key in PLACES}
+        self.dashboards = {form: Dashboard(form=form, texts=status) for form in FORMS}
+        offered = {"archive": archive and self.agent_acts, "delete": delete and self.agent_acts, "board": board}
+        for key in actions:
+            one_of("method.actions", key, ACTIONS)
+        own = [name for name in ACTIONS if offered[name]]
+        self.docs = [ActionDoc(name, actions[name]["usage"], actions[name]["help"]) for name in own]
+        said = {
+            "dashboard": self.form != "none",
+            "criteria": self.agent_acts,
+            "archive": offered["archive"],
+            "recovery": recovery and archive,
+            "delete": offered["delete"],
+            "board": board,
+        }
+        for key in rubric:
+            one_of("method.rubric", key, said)
+        parts = [template(f"method.rubric.{key}", rubric.get(key)) for key in said if said[key]]
+        self.promise = "\n".join([promise, *parts])
+        self.workspace = Workspace(
+            weigh=lambda message: bench.count((message,)) - bench.count(()),
+            recoverable=recovery and archive,
+            preview_chars=whole("method.preview_chars", preview_chars, 1),
+            command_chars=whole("method.command_chars", command_chars, 1),
+            texts=self.texts,
+        )
+        self._allowed = [name for name in own if name != "board"]
+        self._mode: Reason | None = None  # overflow mode, and what it came from
+        self._mode_calls = 0
+        self._newest = -1  # index of the newest turn
+        self._text_on_board = ""
+        self._own_tokens = 0  # of the dashboard, when it was last composed
+        self._moved: dict[Part, Fate] = {}  # what left the view and is not reported yet
+        self._freed = 0  # tokens that this saved
+        self._working: list[Message] | None = None
+        self._shown: list[Message] | None = None
+
+    # ---------------------------------------------------------------------------------------- view
+
+    def begin(self, prefix: tuple[Message, ...]) -> NoAnswer | None:
+        """The task message becomes the first block; what stands before it is overhead."""
+        super().begin(prefix)
+        self.workspace.begin(prefix[-1])
+        return None if self._fits() else "prefix_too_large"
+
+    def view(self) -> Sequence[Message]:
+        """The task, every block or what stands for it, the dashboard; in overflow mode one line per block."""
+        if self._shown is None:
+            self._shown = self._overflow_view() if self._mode else self._working_view()
+        return self._shown
+
+    def waiting(self) -> bool:
+        """Whether the agent must make room before anything else happens."""
+        return self._mode is not None
+
+    def _working_view(self) -> list[Message]:
+        if self._working is None:
+            self._working = [*self.prefix, *self.workspace.layout().messages, *self._dashboard()]
+        return self._working
+
+    def _overflow_view(self) -> list[Message]:
+        """The management view: all of the ledger and nothing whole. Where even the lines of the blocks have no
+        room, only the handles stand there."""
+        notice = fill(self.texts["overflow"], excess=max(1, self._excess(self._mode)), actions=self._names())
+        end = (Message("user", notice), *self._dashboard())
+        view = [*self.prefix, *self.workspace.stubs(), *end]
+        if self.bench.count(view) <= self.bench.budget.usable_tokens:
+            return view
+        layout = self.workspace.layout()
+        handles = [m for m, unit in zip(layout.messages, layout.units, strict=True) if isinstance(unit, Handle)]
+        return [*self.prefix, *handles, *end]
+
+    def _dashboard(self) -> tuple[Message, ...]:
+        """One message, made anew each time and kept nowhere. It is the whole workspace's, in overflow mode too."""
+        if self.form == "none":
+            return ()
+        message, self._own_tokens = self.dashboards[self.form].compose(
+            self.workspace.rows(),
+            overhead=self.bench.count(self.prefix[:-1]),
+            total=self.bench.budget.usable_tokens,
+            weigh=self.workspace.weigh,
+            board=fill(self.texts["board"], text=self._text_on_board) if self._text_on_board else "",
+            guess=self._own_tokens,
+        )
+        return (message,)
+
+    def _fits(self) -> bool:
+        return self.bench.count(self.view()) <= self.bench.budget.usable_tokens
+
+    def _changed(self) -> None:
+        self._working = self._shown = None
+
+    # ------------------------------------------------------------------------------------- observe
+
+    async def observe(self, turn: Turn) -> Done | None:
+        """Two more blocks; a result for which no room can be made does not come into view. In overflow mode: see
+        whether the agent made room, and let the guard do it once the agent had its calls."""
+        _, result = self.workspace.add(turn)
+        self._newest = turn.index
+        self._changed()
+        self._admit(result)
+        if self._mode is not None:
+            self._mode_calls += 1
+            reason, left = self._mode, self._excess(self._mode)
+            if left <= 0 or self._mode_calls >= self.overflow_calls or not self._fits():
+                self._set_mode(None)
+                if left > 0:
+                    self._finish(reason)
+        size, freed = self.bench.count(self._working_view()), self._freed
+        if self.form != "none":
+            rows = self.workspace.rows()
+            away = sum(row.status in ("archived", "offloaded_placeholder") for row in rows)
+            self.bench.note("dashboard", form=self.form, blocks=len(rows), away=away, tokens=self._own_tokens)
+        return Done(self._report(), sizes=(size + freed, size)) if self._moved or freed else None
+
+    def _admit(self, result: Block) -> None:
+        """Keep a new result out of the view if not even offloading all others would make room for it."""
+        room, size = self.bench.budget.usable_tokens, self.bench.count(self._working_view())
+        if size <= room:
+            return
+        others = [block for block in self.workspace.raw() if block.type == "tool_result" and block is not result]
+        if size - sum(map(self.workspace.would_save, others)) <= room:
+            return
+        self.bench.note("rejected", block=result.id, tokens=result.tokens)
+        if self.archives and self.store_rejected:
+            self._take(result)
+            return
+        notice = Message("user", fill(self.texts["rejected"], what=result.what, tokens=result.tokens, room=room))
+        before = self.workspace.in_view
+        self.workspace.discard(result, notice)
+        self._account(before, [result], "dropped")
+
+    # ------------------------------------------------------------------------------------- actions
+
+    def actions(self) -> Sequence[ActionDoc]:
+        """Archive, delete and the board, as far as there are any."""
+        return self.docs
+
+    def gate(self, action: Action) -> Observation | None:
+        """Overflow mode carries out nothing but making room; a file whose bytes changed is not read."""
+        if self._mode is not None and action.name not in self._allowed:
+            return Observation(fill(self.texts["only"], actions=self._names()), returncode=1)
+        if action.name not in ACTIONS:
+            for path, file in self.workspace.files.items():
+                if path.rpartition("/")[2] in action.text and not file.intact:
+                    return Observation(fill(self.texts["damaged"], path=path), returncode=1)
+        return None
+
+    async def handle(self, action: Action) -> Observation:
+        """Archive or delete all that is named, or nothing, and say so; or keep a text on the board."""
+        argument = _ARGUMENT.fullmatch(action.argument)
+        text = " ".join(argument["text"].split()) if argument else ""
+        if action.name == "board":
+            return self._set_board(text if argument and not argument["targets"] else "")
+        if argument is None or not text:
+            return Observation(self.texts[f"{action.name}_usage"], returncode=2)
+        before = self.workspace.in_view
+        try:
+            units = self.workspace.resolve(argument["targets"])
+            blocks = sorted_blocks(units)
+            raw = [block for block in blocks if block.raw]
+            made = None
+            if action.name == "archive":
+                made = self.workspace.archive(units, text)
+            else:
+                self.workspace.delete(units)
+        except Refused as refused:
+            return Observation(fill(self.texts[refused.notice], **refused.values), returncode=1)
+        fate: Fate = "archived" if made is not None and self.workspace.recoverable else "dropped"
+        freed = self._account(before, raw, fate)
+        self.bench.note(action.name, blocks=len(blocks), freed=freed, text=text)
+        if made is None:
+            return Observation(fill(self.texts["removed"], blocks=spans(blocks), freed=freed))
+        where = self.workspace.where(made)
+        return Observation(
+            fill(self.texts["archived"], id=made.id, blocks=spans(blocks), level=made.level, freed=freed, where=where)
+        )
+
+    def _set_board(self, text: str) -> Observation:
+        if not text or len(text) > self.board_chars:
+            return Observation(fill(self.texts["board_usage"], limit=self.board_chars), returncode=2)
+        self._text_on_board = text
+        self._changed()
+        return Observation(fill(self.texts["board_set"], chars=len(text)))
+
+    def mounts(self) -> Mapping[str, str]:
+        """What is archived, as files."""
+        return {path: file.text for path, file in self.workspace.files.items()}
+
+    def _names(self) -> str:
+        return " or ".join(f"`{name}`" for name in self._allowed)
+
+    # --------------------------------------------------------------------------------- making room
+
+    async def compact(self, reason: Reason) -> Done | Pending | Nothing:
+        """Forced: the agent is asked. On a real overflow the guard acts first (Algorithm 1, line 3). Where the agent
+        has no say, or not even its management view fits, the guard does all of it."""
+        if self._mode is not None:
+            if reason == "forced":
+                return Pending()
+            self._set_mode(None)
+        elif reason == "forced" and self.agent_acts and self._excess(reason) <= 0:
+            return Done(self._report())
+        elif (reason == "forced" or not self._relieve(reason, self._candidates())) and self._enter_mode(reason):
+            return Pending()
+        self._finish(reason)
+        return Done(self._report()) if self._moved or self._fits() else Nothing()
+
+    def _excess(self, reason: Reason | None) -> int:
+        """Tokens that must still leave the view. Forced: also so many that the raw blocks take no more than
+        the recent turns of other methods may; which ones stay is the agent's choice."""
+        budget = self.bench.budget
+        excess = self.bench.count(self._working_view()) - budget.compact_to_tokens
+        if reason == "forced":
+            raw = sum(block.tokens for block in self.workspace.raw() if not block.managed)
+            excess = max(excess, raw - budget.keep_recent_tokens)
+        return excess
+
+    def _set_mode(self, reason: Reason | None) -> None:
+        self._mode, self._mode_calls, self._shown = reason, 0, None
+
+    def _enter_mode(self, reason: Reason) -> bool:
+        """Overflow mode, where there is somebody to act, something to act on, and room to show it."""
+        loose = [block for block in self.workspace.raw() if not self._is_newest(block)]
+        if not self.agent_acts or not (loose or len(self.workspace.handles) > 1):
+            return False
+        self._set_mode(reason)
+        if not self._fits():
+            self._set_mode(None)
+        return self._mode is not None
+
+    def _candidates(self) -> list[Block]:
+        """What the guard may take, in its order: raw results but the newest; with a static rule any older block."""
+        older = [block for block in self.workspace.raw() if not self._is_newest(block)]
+        if not self.agent_acts:
+            return older
+        results = [block for block in older if block.type == "tool_result"]
+        if self.largest_first:  # of two of a size the newer
+            results.sort(key=lambda block: (block.tokens, workspace.place(block)), reverse=True)
+        return results
+
+    def _relieve(self, reason: Reason, blocks: Sequence[Block]) -> bool:
+        """Take blocks out of the view, in order, until nothing is in excess; whether that was reached."""
+        for block in blocks:
+            if self._excess(reason) <= 0:
+                break
+            self._take(block)
+        return self._excess(reason) <= 0
+
+    def _finish(self, reason: Reason) -> None:
+        """The guard's last word: results, then other blocks. What still does not fit then: fold the dashboard,
+        put all handles behind one, and last of all the newest turn."""
+        if self._relieve(reason, self._candidates()):
+            return
+        older = [block for block in self.workspace.raw() if not self._is_newest(block)]
+        if self._relieve(reason, older) or self._fits():
+            return
+        if self.form == "full":
+            self.form = "folded"
+            self.bench.note("dashboard_folded")
+            self._changed()
+        if not self._fits() and self.archives and len(self.workspace.handles) > 1:
+            before = self.workspace.in_view
+            try:
+                self.workspace.archive(list(self.workspace.handles.values()), self.texts["merged"])
+            except Refused:  # one line for all is no smaller than the lines of each
+                pass
+            else:
+                self._account(before, [], "archived")
+        for block in self.workspace.raw()[::-1]:
+            if not self._fits():
+                self._take(block)
+
+    def _take(self, block: Block) -> None:
+        """The guard moves one block out of the view, or deletes it where there is no archive."""
+        before = self.workspace.in_view
+        if self.archives:
+            taken = self.workspace.offload(block)
+        elif taken := self.workspace.deletable(block):
+            self.workspace.delete([block])
+        if taken:
+            fate: Fate = "archived" if self.workspace.recoverable else "dropped"
+            freed = self._account(before, [block], fate)
+            self.bench.note("guard", block=block.id, freed=freed)
+
+    def _account(self, before: int, blocks: Sequence[Block], fate: Fate) -> int:
+        """Note for the next report what left the view; how many tokens that saved."""
+        freed = before - self.workspace.in_view
+        self._freed += freed
+        self._moved |= {block.part: fate for block in blocks if block.part is not None}
+        self._changed()
+        return freed
+
+    def _report(self) -> dict[Part, Fate]:
+        """Where the messages of the view went since the last report."""
+        fates: dict[Part, Fate] = {block.part: "kept" for block in self.workspace.raw() if block.part is not None}
+        fates |= self._moved
+        self._moved, self._freed = {}, 0
+        return fates
+
+    def _is_newest(self, block: Block) -> bool:
+        return block.part is not None and block.part[0] == self._newest
+
+
+def sorted_blocks(units: Sequence[Unit]) -> list[Block]:
+    """The blocks of all units, in order of arrival."""
+    return sorted((block for unit in units for block in blocks_of(unit)), key=workspace.place)
