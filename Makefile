@@ -8,7 +8,8 @@ ENGINE ?= scripted
 MODEL ?= $(if $(filter scripted,$(ENGINE)),scripted,)
 N ?= $(if $(filter scripted,$(ENGINE)),200,1000)
 SEEDS ?= 42,82,122
-METHODS ?= full_context,sliding_window,llm_summary,structured_state,rag_memory,arc,arc_paged,arc_select
+METHODS ?= full_context,sliding_window,llm_summary,structured_state,rag_memory,arc,arc_paged,arc_select,vista
+ABLATIONS = vista_no_dashboard,vista_no_recovery,vista_no_archive,vista_fixed_archive,vista_status_board,vista_wording
 RUNS ?= results/runs
 TABLES ?= results/tables
 ARGS ?=
@@ -33,7 +34,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables tables overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables vista-ablations vista-facts vista-pressure vista-theory cost tables overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +45,32 @@ reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needl
 	$(if $(ALSO_$(MODEL)),$(RUN) $(ALSO_$(MODEL)) $(WITH_$(MODEL)) $(ARGS) || status=$$?;) \
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
 	exit $$status
+
+vista-ablations: ## the same for VISTA and its six ablations, beside what was played before
+	@$(MAKE) --no-print-directory reproduce-tables METHODS=vista,$(ABLATIONS)
+
+FACTS = $(PY) -m arcbench -m experiment=vista_facts results_dir=results/facts seed=42
+PRESSURE = $(PY) -m arcbench -m experiment=vista_pressure budget.window_tokens=2048,4096,8192,16384,32768 results_dir=results/pressure 'seed=$(SEEDS)'
+
+vista-facts: core ## one of 1 to 64 facts, asked for at the end, against VISTA's Proposition 1 (about 10 minutes)
+	@status=0; for needles in harness.needles=2,4,8,16,32,64 'harness.needles=1 harness.reveal=start'; do \
+	$(FACTS) $$needles 'method=$(METHODS),$(ABLATIONS)' || status=$$?; \
+	$(FACTS) $$needles method=llm_summary,structured_state engine.summary_bound=keeps_announced || status=$$?; done; \
+	$(PY) -m analysis.facts --runs results/facts --tables '$(TABLES)' || status=$$?; \
+	exit $$status
+
+vista-pressure: core ## the same task in windows from 2k to 32k, and what the dashboard takes
+	@status=0; \
+	$(PRESSURE) method=full_context,arc,vista,vista_no_dashboard,vista_fixed_archive || status=$$?; \
+	$(PRESSURE) method=vista method.dashboard=folded || status=$$?; \
+	$(PY) -m analysis.pressure --runs results/pressure $(if $(wildcard results/facts),--also results/facts) --tables '$(TABLES)' || status=$$?; \
+	exit $$status
+
+vista-theory: core ## VISTA's bounds against simulation
+	$(PY) -m analysis.vista_theory --tables '$(TABLES)'
+
+cost: core ## dollars per task, from the runs there are
+	$(PY) -m analysis.cost --runs '$(RUNS)' --tables '$(TABLES)'
 
 tables: core ## write the tables again from the runs there are
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)'
@@ -58,7 +85,7 @@ test-vllm: dev vllm-cpu smollm2 ## run the tests on a real model, on the CPU bui
 	ARCBENCH_REQUIRE_VLLM=1 $(PY) -m pytest -m vllm $(ARGS)
 
 test-long: dev ## ARC's guarantees on at least 500 examples each
-	$(PY) -m pytest -n auto --hypothesis-profile=long tests/test_arc_guarantees.py tests/test_arc.py tests/test_chat.py $(ARGS)
+	$(PY) -m pytest -n auto --hypothesis-profile=long tests/test_arc_guarantees.py tests/test_vista_guarantees.py tests/test_arc.py tests/test_chat.py $(ARGS)
 
 lint: dev ## ruff and mypy
 	$(VENV)/bin/ruff check .

@@ -33,6 +33,12 @@ METHOD_ORDER = (
     "arc_paged",
     "arc_select",
     "vista",
+    "vista_no_dashboard",
+    "vista_no_recovery",
+    "vista_no_archive",
+    "vista_fixed_archive",
+    "vista_status_board",
+    "vista_wording",
 )
 """Order of rows, the papers' methods first; any other method follows in alphabetical order."""
 

@@ -62,7 +62,9 @@ class Bench:
 
     def __init__(self, setup: Setup, task: Task) -> None:
         self.budget = setup.budget
-        self.transcript = Transcript(task, lambda message: self.count((message,)) - self.count(()))
+        self.transcript = Transcript(
+            task, lambda message: self.count((message,)) - self.count(()), setup.harness.quotes(task.facts)
+        )
         self._setup = setup
         self._task = task
 
@@ -100,6 +102,10 @@ class Bench:
             "agent", messages, self.budget.completion_tokens, thinking=setup.thinking, grammar=grammar
         )
 
+    async def ask(self, messages: Sequence[Message], *, max_tokens: int) -> Reply:
+        """A call of the agent's model outside the loop, its reply free text."""
+        return await self._call("agent", messages, max_tokens, thinking=self._setup.thinking)
+
     async def _call(
         self,
         billed: Literal["agent", "method"],
@@ -134,9 +140,13 @@ async def play(task: Task, setup: Setup) -> dict[str, Json]:
     bench = Bench(setup, task)
     counters: Mapping[str, int] = {}
     try:
-        environment = setup.harness.open(task)
-        end = await Episode(task, setup, bench, setup.make_method(bench=bench), environment).run()
-        counters = environment.counters()
+        if step := await setup.harness.ask(task, bench):
+            assert step.ending
+            end = End(step.ending, step.submission)
+        else:
+            environment = setup.harness.open(task)
+            end = await Episode(task, setup, bench, setup.make_method(bench=bench), environment).run()
+            counters = environment.counters()
         record = bench.transcript.record(
             outcome="no_answer",
             reason=None if end.ending == "submitted" else end.ending,

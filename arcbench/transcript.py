@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from arcbench.types import Compaction, Done, Json, Message, Nothing, Reply, Request, Task, Trigger, Turn
+from arcbench.types import Compaction, Done, Json, Message, Nothing, Quotes, Reply, Request, Task, Trigger, Turn
 
 
 class Transcript:
     """Append-only. Each distinct message is stored once; calls and turns name messages by index. ``weigh``
     gives the tokens that a message adds to a prompt."""
 
-    def __init__(self, task: Task, weigh: Callable[[Message], int]) -> None:
+    def __init__(self, task: Task, weigh: Callable[[Message], int], quotes: Quotes | None = None) -> None:
         self.task = task
         self._weigh = weigh
+        self._quotes = quotes
         self._indices: dict[Message, int] = {}
         self._turns: list[dict[str, Json]] = []
         self._calls: list[dict[str, Json]] = []
@@ -102,8 +103,13 @@ class Transcript:
             "calls": self._calls,
             "compactions": self._compactions,
             "events": self._events,
-            "messages": [{"role": m.role, "content": m.content, "tokens": self._weigh(m)} for m in self._indices],
+            "messages": [self._stored(message) for message in self._indices],
         }
+
+    def _stored(self, message: Message) -> dict[str, Json]:
+        parts = self._quotes.pack(message.content) if self._quotes else None
+        content = {"content": message.content} if parts is None else {"parts": parts}
+        return {"role": message.role, **content, "tokens": self._weigh(message)}
 
     def _index(self, message: Message) -> int:
         return self._indices.setdefault(message, len(self._indices))
@@ -112,8 +118,15 @@ class Transcript:
         return [self._index(message) for message in messages]
 
 
-def messages_of(record: Mapping[str, Json], number: int) -> Sequence[Message]:
-    """The messages that model call ``number`` (from 1) of a record was sent, in order."""
+def messages_of(record: Mapping[str, Json], number: int, quotes: Quotes | None = None) -> Sequence[Message]:
+    """The messages that model call ``number`` (from 1) of a record was sent, in order. ``quotes`` (the harness's,
+    of the record's facts) is needed where messages are kept as spans of a document; ``KeyError`` without it."""
     table = record["messages"]
     call = record["calls"][number - 1]
-    return [Message(table[i]["role"], table[i]["content"]) for i in call["messages"]]
+    return [Message(table[i]["role"], content_of(table[i], quotes)) for i in call["messages"]]
+
+
+def content_of(stored: Mapping[str, Json], quotes: Quotes | None = None) -> str:
+    """The text of a record's message."""
+    content: str = quotes.unpack(stored["parts"]) if quotes and "parts" in stored else stored["content"]
+    return content

@@ -121,7 +121,7 @@ class Task:
     index: int
     prompt: str
     facts: Mapping[str, Json]
-    history: tuple[Past, ...] = ()
+    history: Sequence[Past] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +421,34 @@ class Score:
     measures: Mapping[str, Json] = field(default_factory=dict)
 
 
+class Quotes(Protocol):
+    """What messages quote of a long text that the harness has: a record then keeps spans instead of copies."""
+
+    def pack(self, content: str) -> Sequence[str | Sequence[int]] | None:
+        """The content in order: its own text, and [start, end) of what it quotes; None when it quotes nothing."""
+
+    def unpack(self, parts: Sequence[str | Sequence[int]]) -> str:
+        """The content that was packed."""
+
+
+class Desk(Protocol):
+    """What an episode lends a harness that asks by itself."""
+
+    budget: Budget
+
+    def count(self, messages: Sequence[Message]) -> int:
+        """Tokens of the rendered prompt."""
+
+    def count_text(self, text: str) -> int:
+        """Tokens of a bare text."""
+
+    def pieces(self, text: str, max_tokens: int) -> list[str]:
+        """``text`` cut between characters into pieces of at most ``max_tokens`` tokens."""
+
+    async def ask(self, messages: Sequence[Message], *, max_tokens: int) -> Reply:
+        """A call of the agent's model outside the loop: free text, billed to the agent."""
+
+
 class Environment(Protocol):
     """One task being played. Deterministic; a method's recalls never reach it."""
 
@@ -447,6 +475,14 @@ class Harness(Protocol):
 
     def open(self, task: Task) -> Environment:
         """A fresh environment for one episode."""
+
+    async def ask(self, task: Task, desk: Desk) -> Step | None:
+        """Play a task that is no agent's, by prompts of the harness's own: its last step. None: the loop plays it."""
+        return None
+
+    def quotes(self, facts: Mapping[str, Json]) -> Quotes | None:
+        """What packs the messages of an episode with these facts for its record; None: they are kept as they are."""
+        return None
 
     def score(self, record: Mapping[str, Json]) -> Score:
         """Judge one episode: a pure function of its record, so that a run can be scored again."""

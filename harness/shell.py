@@ -11,9 +11,12 @@ import posixpath
 import re
 import shlex
 import time
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate
 
 import regex  # type: ignore[import-untyped]  # `re` has no time limit, and the patterns are the model's
 
@@ -27,6 +30,10 @@ _PORTION = re.compile(r"-([nc]?)([+-]?[0-9]{1,12})")
 _LINE_RANGE = re.compile(r"([0-9]{1,12}|\$)(?:,([0-9]{1,12}|\$))?p")
 _BASIC_SPECIAL = re.compile(r"[\\.\[*^$]")
 _EXTENDED_SPECIAL = re.compile(r"[\\.\[*^$+?{}|()]")
+# what may not match within a text though it matches within a line (look-around and other groups, the ends of the
+# text, quantifiers that give nothing back), or run on over all that follows (the complements of classes)
+_LINE_BOUND = re.compile(r"\(\?|\\[AZzGKRXDWP]|[*+?}]\+|\[\^\]-")
+_NEGATED = re.compile(r"(\\.)|\[\^[\]-]?")
 _BASIC_TOKEN = re.compile(r"\\(.)|\[\^?\]?(?:\[:\w+:\]|[^\]])*\]|[+?|(){}]")
 
 NO_SHELL = "There is no shell here: one plain command per reply, without pipes, redirections, ; && or substitutions."
@@ -48,7 +55,8 @@ def normal(path: str) -> str:
 
 
 class File:
-    """A text whose lines and words are counted once, however many episodes read it."""
+    """A text whose lines and words are counted once, however many episodes read it. A command takes its
+    lines out of the text, so a long document is held once."""
 
     def __init__(self, text: str, *, restored: bool = False) -> None:
         self.text = text
@@ -56,17 +64,71 @@ class File:
         """Whether it is a method's mount, so that what is read from it counts as handed back."""
 
     @cached_property
-    def lines(self) -> list[str]:
-        """The lines without their ends; a last line needs no newline to be one."""
-        lines = self.text.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        return lines
+    def starts(self) -> array[int]:
+        """Where each line begins and, at last, where one more would; a last line needs no newline to be one."""
+        return starts_of(self.text)
+
+    @property
+    def line_count(self) -> int:
+        """How many lines it has."""
+        return len(self.starts) - 1
+
+    def line(self, index: int) -> str:
+        """One line (from 0) without its end."""
+        return self.text[self.starts[index] : self.starts[index + 1] - 1]
+
+    def lines(self, first: int, last: int) -> str:
+        """The lines from ``first`` (from 0) up to but not ``last``, without the end of the last one."""
+        first, last = min(first, self.line_count), min(last, self.line_count)
+        return self.text[self.starts[first] : self.starts[last] - 1] if first < last else ""
+
+    @cached_property
+    def lowered(self) -> File:
+        """The text in lower case, line for line; some characters get longer by it."""
+        return File(self.text.lower())
+
+    def line_at(self, offset: int) -> int:
+        """Which line (from 0) has this offset; the count of lines behind the last line end."""
+        return bisect_right(self.starts, offset) - 1
+
+    @cached_property
+    def split(self) -> list[str]:
+        """The lines without their ends, as texts of their own: twice the memory, made only where it pays."""
+        return [self.line(i) for i in range(self.line_count)]
+
+    def some(self, numbers: Sequence[int]) -> list[str]:
+        """The lines of these numbers (from 0) without their ends."""
+        return [self.split[i] for i in numbers] if self._many(numbers) else [self.line(i) for i in numbers]
+
+    def holding(self, part: str) -> list[int]:
+        """The lines (from 0) that have this part."""
+        numbers: list[int] = []
+        line = 0
+        while line < self.line_count and (at := self.text.find(part, self.starts[line])) >= 0:
+            line = self.line_at(at)
+            if line < self.line_count:
+                numbers.append(line)
+            if self._many(numbers):  # then looking at each line is faster
+                return [i for i, text in enumerate(self.split) if part in text]
+            line += 1
+        return numbers
+
+    def _many(self, numbers: Sequence[int]) -> bool:
+        """Whether these are so many of the lines that it pays to have them all split."""
+        return len(numbers) > self.line_count // 32
 
     @cached_property
     def words(self) -> int:
         """How many words it has."""
         return len(self.text.split())
+
+
+def starts_of(text: str) -> array[int]:
+    """The offsets at which the lines of a text begin, and one more."""
+    sizes = [len(line) + 1 for line in text.split("\n")]
+    if sizes[-1] == 1:  # nothing after the last line end
+        sizes.pop()
+    return array("q", accumulate(sizes, initial=0))
 
 
 class Mounts:
@@ -162,43 +224,62 @@ class Shell:
         shown: list[str] = []
         found = False
         for path, file in opened:
-            numbers = hits(file.lines)
+            numbers = hits(file)
+            lines = file.some(numbers)
             found = found or bool(numbers)
             name = f"{path}:" if len(opened) > 1 else ""
             if "c" in flags:
                 shown.append(f"{name}{len(numbers)}")
             elif "n" in flags:
-                shown += [f"{name}{i + 1}:{file.lines[i]}" for i in numbers]
+                shown += [f"{name}{i + 1}:{line}" for i, line in zip(numbers, lines, strict=True)]
             else:
-                shown += [name + file.lines[i] for i in numbers]
+                shown += [name + line for line in lines]
         return _result("\n".join(shown), opened, returncode=0 if found else 1, empty="grep: no line matches")
 
-    def _matches(self, pattern: str, flags: set[str]) -> Callable[[list[str]], list[int]]:
+    def _matches(self, pattern: str, flags: set[str]) -> Callable[[File], list[int]]:
         """What finds the indices of the matching lines."""
         special = _EXTENDED_SPECIAL if "E" in flags else _BASIC_SPECIAL
         if "F" in flags or not special.search(pattern):
-            if "i" in flags:
-                return lambda lines: [i for i, line in enumerate(lines) if pattern.lower() in line.lower()]
-            return lambda lines: [i for i, line in enumerate(lines) if pattern in line]
+            if "\n" in pattern:
+                return lambda file: []
+            return lambda file: file.lowered.holding(pattern.lower()) if "i" in flags else file.holding(pattern)
+        source = pattern if "E" in flags else _extended(pattern)
+        words = source.split("|")
+        if all(words) and not any(map(_EXTENDED_SPECIAL.search, words)):  # what agents ask for most, and the fastest
+            alike = [self._matches(word, {*flags, "F"}) for word in words]
+            return lambda file: sorted({i for matches in alike for i in matches(file)})
+        by_line = _LINE_BOUND.search(source)
+        if not by_line:  # [^x] would take line ends too
+            source = _NEGATED.sub(lambda match: match[0] if match[1] else match[0] + "\\n", source)
         try:
-            compiled = regex.compile(
-                pattern if "E" in flags else _extended(pattern), regex.IGNORECASE if "i" in flags else 0
-            )
+            compiled = regex.compile(source, regex.MULTILINE | (regex.IGNORECASE if "i" in flags else 0))
         except (regex.error, OverflowError, RecursionError, MemoryError) as error:
             raise _Refusal(2, f"grep: bad pattern: {_short(str(error))} (grep -F takes it as it stands)") from None
         deadline = time.monotonic() + self._timeout_s
 
-        def search(lines: list[str]) -> list[int]:
-            numbers = []
-            try:
-                for i, line in enumerate(lines):
-                    if compiled.search(line, timeout=max(deadline - time.monotonic(), 0.0)):
-                        numbers.append(i)
-            except TimeoutError:
-                raise _Refusal(2, "grep: this pattern takes too long: use a simpler one, or grep -F") from None
+        def found(text: str, at: int = 0) -> tuple[int, int] | None:
+            match = compiled.search(text, at, timeout=max(deadline - time.monotonic(), 0.0))
+            return match.span() if match else None
+
+        def search(file: File) -> list[int]:
+            numbers: list[int] = []
+            line = 0
+            # what matches within a line is also found in the text as a whole, which is several times faster; a match
+            # there that ends in another line says nothing about its own
+            while line < file.line_count and (span := found(file.text, file.starts[line])):
+                line = file.line_at(span[0])
+                if line < file.line_count and (span[1] < file.starts[line + 1] or found(file.line(line))):
+                    numbers.append(line)
+                line += 1
             return numbers
 
-        return search
+        def hits(file: File) -> list[int]:
+            try:
+                return [i for i in range(file.line_count) if found(file.line(i))] if by_line else search(file)
+            except TimeoutError:
+                raise _Refusal(2, "grep: this pattern takes too long: use a simpler one, or grep -F") from None
+
+        return hits
 
 
 def _extended(pattern: str) -> str:
@@ -308,9 +389,9 @@ def _portions(
     opened = _open(command, operands, files)
     shown = []
     for path, file in opened:
-        size = len(file.text) if unit == "c" else len(file.lines)
+        size = len(file.text) if unit == "c" else file.line_count
         wanted = cut(size, sign, int(amount.lstrip("+-")))
-        part = file.text[wanted] if unit == "c" else "\n".join(file.lines[wanted])
+        part = file.text[wanted] if unit == "c" else file.lines(wanted.start, wanted.stop)
         shown.append(f"==> {path} <==\n{part}" if len(opened) > 1 else part)
     return _result("\n".join(shown), opened)
 
@@ -334,13 +415,13 @@ def _sed(words: list[str], files: Mapping[str, File]) -> Result:
     if len(words) != 3 or words[0] != "-n" or not (wanted := _LINE_RANGE.fullmatch(words[1].replace(" ", ""))):
         raise _Refusal(2, USAGE["sed"])
     opened = _open("sed", words[2:], files)
-    lines = opened[0][1].lines
-    first, last = (len(lines) if bound == "$" else int(bound) for bound in (wanted[1], wanted[2] or wanted[1]))
+    file = opened[0][1]
+    first, last = (file.line_count if bound == "$" else int(bound) for bound in (wanted[1], wanted[2] or wanted[1]))
     if wanted[1] != "$" and first < 1:
         raise _Refusal(2, USAGE["sed"])
     # as sed does: a range that ends before it begins is its first line
-    text = "\n".join(lines[max(0, first - 1) : max(first, last)])
-    return _result(text, opened, empty=f"(no output: {opened[0][0]} has {len(lines)} lines)")
+    text = file.lines(max(0, first - 1), max(first, last))
+    return _result(text, opened, empty=f"(no output: {opened[0][0]} has {file.line_count} lines)")
 
 
 def _wc(words: list[str], files: Mapping[str, File]) -> Result:
@@ -350,7 +431,7 @@ def _wc(words: list[str], files: Mapping[str, File]) -> Result:
     opened = _open("wc", [word for word in words if not word.startswith("-")], files)
     # asked for nothing in particular, it tells all three
     wanted = [not flags or "l" in flags, not flags or "w" in flags, not flags or bool(flags & {"c", "m"})]
-    rows = [(len(file.lines), file.words if wanted[1] else 0, len(file.text), path) for path, file in opened]
+    rows = [(file.line_count, file.words if wanted[1] else 0, len(file.text), path) for path, file in opened]
     if len(rows) > 1:
         rows.append((sum(r[0] for r in rows), sum(r[1] for r in rows), sum(r[2] for r in rows), "total"))
     names = ("lines", "words", "chars")

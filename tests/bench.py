@@ -98,11 +98,18 @@ class Bench:
         self.notes.append((event, facts))
 
 
+def chosen(name: str) -> Any:
+    """A file of ``conf/method`` on top of the one that its defaults name, interpolations unresolved."""
+    config = OmegaConf.load(METHODS / f"{name}.yaml")
+    bases = [base for base in config.pop("defaults", []) if base != "_self_"]
+    return OmegaConf.merge(*map(chosen, bases), config)
+
+
 def method(name: str, bench: Bench, prefix: Sequence[Message] | None = None, **changes: Any) -> Method:
     """The method of ``conf/method/<name>.yaml``, as the runner makes it, having begun its task."""
     # what the files of the group refer to outside it
-    around = {"engine": {"summary_bound": None}, "retriever": "bm25"}
-    config = OmegaConf.create(around | {"method": OmegaConf.load(METHODS / f"{name}.yaml")})
+    around = {"engine": {"summary_bound": None}, "retriever": "bm25", "budget": {"vista": {"dashboard": "full"}}}
+    config = OmegaConf.create(around | {"method": chosen(name)})
     for key, value in changes.items():
         OmegaConf.update(config, f"method.{key}", value, force_add=False)
     made: Method = instantiate(config.method)(bench=bench)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import hydra
 import yaml
-from bench import cut, words
+from bench import chosen, cut, words
 from omegaconf import OmegaConf
 
 from arcbench.engines.chat import Chat, load_chat
@@ -30,6 +30,7 @@ from arcbench.types import (
     Done,
     Ending,
     Environment,
+    Harness,
     Json,
     Message,
     Method,
@@ -54,7 +55,10 @@ PROMISE = "Beware."
 
 @cache
 def conf(name: str) -> Any:
-    """A file of ``conf/`` as it stands, interpolations unresolved."""
+    """A file of ``conf/`` as it stands, a method's on top of the one it builds on; interpolations unresolved."""
+    folder, _, file = name.partition("/")
+    if folder == "method":
+        return OmegaConf.to_container(chosen(file))
     return yaml.safe_load((CONF / f"{name}.yaml").read_text("utf-8"))
 
 
@@ -202,7 +206,7 @@ def say(command: str, mounts: Mapping[str, str]) -> str | Observation:
 
 
 @dataclass
-class FakeHarness:
+class FakeHarness(Harness):
     """``answer`` is the environment; ``submit X`` ends an episode, and ``X`` is right when it is the task's value."""
 
     answer: Answer = say

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from arcbench.checks import one_of, whole
-from arcbench.engines import workspace_reader
+from arcbench.engines import lexical, workspace_reader
 from arcbench.engines.counting import CountingEngine
 from arcbench.types import ConfigError, Json, Message, Reply, Request
 
@@ -64,7 +64,7 @@ class ScriptedEngine(CountingEngine):
         """The reader's next command, or a summary where a method asks for one."""
         prompt_tokens = self.preflight(request)
         own = request.billed == "method"
-        text = self._summarise(request) if own else f"```\n{next_command(request.messages)}\n```"
+        text = self._summarise(request) if own else spoken(request.messages)
         tokens = self.count_text(text) + 1  # and the end-of-turn token
         return Reply(
             text=text,
@@ -119,6 +119,11 @@ def _written(kept: Sequence[str], request: Request) -> str:
 # ---------------------------------------------------------------------------------------- the reader
 
 
+def spoken(messages: Sequence[Message]) -> str:
+    """The reader's whole reply."""
+    return lexical.reply(messages) if lexical.reads(messages) else f"```\n{next_command(messages)}\n```"
+
+
 def next_command(messages: Sequence[Message]) -> str:
     """What a reader who sees just these messages does next."""
     task = messages[1].content
@@ -126,10 +131,13 @@ def next_command(messages: Sequence[Message]) -> str:
     commands = {command_of(m) for m in body if m.role == "assistant"}
     if command := workspace_reader.make_room(messages, asked_source(messages)):
         return command
-    if command := workspace_reader.open_newest(body, commands):
-        return command
     if code := open_code(messages, commands):
         return f"next {code}"
+    lost = bool(body) and not all_done(messages)
+    if lost and (command := workspace_reader.open_newest(body, commands)):
+        return command
+    if lost and (command := recall_newest(messages[0].content, body, commands)):
+        return command
     first = _FIRST.search(task)
     if first and not body:
         return first[1]
@@ -145,12 +153,16 @@ def next_command(messages: Sequence[Message]) -> str:
     return "submit NONE"
 
 
+def all_done(messages: Sequence[Message]) -> bool:
+    """Whether the view says that no work order is left."""
+    return any(m.role == "user" and "ALL WORK" in m.content and _ALL_DONE.search(m.content) for m in messages)
+
+
 def open_code(messages: Sequence[Message], commands: set[str]) -> str | None:
     """The code of the newest work order that has not been presented yet; None once all are said to be done."""
-    told = [message.content for message in messages if message.role == "user"]
-    if any("ALL WORK" in text and _ALL_DONE.search(text) for text in told):
+    if all_done(messages):
         return None
-    for text in reversed(told):
+    for text in reversed([message.content for message in messages if message.role == "user"]):
         if codes := _NEXT_CODE.findall(text):
             return str(codes[-1]) if f"next {codes[-1]}" not in commands else None
     return None
@@ -213,6 +225,14 @@ def citation_of(body: Sequence[Message], source: str) -> str | None:
                 if match[2] == source:
                     return str(match[1])
     return None
+
+
+def recall_newest(system: str, body: Sequence[Message], commands: set[str]) -> str | None:
+    """Where no answer says how to go on: the handle that brings the newest cited one back."""
+    cited = [m[1] for message in body if message.role == "user" for m in _CITATION.finditer(message.content)]
+    recalls = [f"_recall §{id}" for id in reversed(cited)] if "_recall §ID" in system else []
+    # what was recalled before stands at the end of the view
+    return next((recall for recall in recalls if recall not in commands), None)
 
 
 def next_recall(system: str, body: Sequence[Message], source: str, commands: set[str]) -> str | None:

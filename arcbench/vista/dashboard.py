@@ -73,7 +73,7 @@ class Dashboard:
         percent = 0
         for again in range(_PASSES):
             used = overhead + conversation + guess
-            if again < 2:  # then only the digits change, so that the passes come to an end
+            if again < _PASSES // 2:  # then only the digits change, so that the passes come to an end
                 percent = min(100, round(100 * used / total))
             full = _CELLS * percent // 100
             head = fill(

@@ -53,7 +53,8 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     "member": ("id", "group"),
     "no_gain": ("before", "after"),
 }
-_ARGUMENT = re.compile(r"""(?P<targets>[^"']*?)\s*(?P<quote>["'])(?P<text>.*)(?P=quote)\s*""", re.S)
+_ARGUMENT = re.compile(r"""(?P<targets>[^"']*)(?P<quote>["'])(?P<text>.*)(?P=quote)\s*""", re.S)
+_QUOTING = re.compile(r"""["'\\]""")
 Reason = Literal["forced", "overflow"]
 
 
@@ -145,7 +146,7 @@ class Vista(Method):
         self._allowed = [name for name in own if name != "board"]
         self._mode: Reason | None = None  # overflow mode, and what it came from
         self._mode_calls = 0
-        self._newest = -1  # index of the newest turn
+        self._newest = (-1, -1)  # indices of the newest turn, and of the newest that the environment answered
         self._text_on_board = ""
         self._own_tokens = 0  # of the dashboard, when it was last composed
         self._moved: dict[Part, Fate] = {}  # what left the view and is not reported yet
@@ -211,16 +212,15 @@ class Vista(Method):
     # ------------------------------------------------------------------------------------- observe
 
     async def observe(self, turn: Turn) -> Done | None:
-        """Two more blocks; a result for which no room can be made does not come into view. In overflow mode: see
-        whether the agent made room, and let the guard do it once the agent had its calls."""
-        _, result = self.workspace.add(turn)
-        self._newest = turn.index
+        """Two more blocks. In overflow mode: see whether the agent made room, and let the guard do the rest once the
+        agent had its calls, or has nothing left to move."""
+        self.workspace.add(turn)
+        self._newest = (turn.index, turn.index if turn.answered_by == "environment" else self._newest[1])
         self._changed()
-        self._admit(result)
         if self._mode is not None:
             self._mode_calls += 1
             reason, left = self._mode, self._excess(self._mode)
-            if left <= 0 or self._mode_calls >= self.overflow_calls or not self._fits():
+            if left <= 0 or self._mode_calls >= self.overflow_calls or not self._loose() or not self._fits():
                 self._set_mode(None)
                 if left > 0:
                     self._finish(reason)
@@ -230,23 +230,6 @@ class Vista(Method):
             away = sum(row.status in ("archived", "offloaded_placeholder") for row in rows)
             self.bench.note("dashboard", form=self.form, blocks=len(rows), away=away, tokens=self._own_tokens)
         return Done(self._report(), sizes=(size + freed, size)) if self._moved or freed else None
-
-    def _admit(self, result: Block) -> None:
-        """Keep a new result out of the view if not even offloading all others would make room for it."""
-        room, size = self.bench.budget.usable_tokens, self.bench.count(self._working_view())
-        if size <= room:
-            return
-        others = [block for block in self.workspace.raw() if block.type == "tool_result" and block is not result]
-        if size - sum(map(self.workspace.would_save, others)) <= room:
-            return
-        self.bench.note("rejected", block=result.id, tokens=result.tokens)
-        if self.archives and self.store_rejected:
-            self._take(result)
-            return
-        notice = Message("user", fill(self.texts["rejected"], what=result.what, tokens=result.tokens, room=room))
-        before = self.workspace.in_view
-        self.workspace.discard(result, notice)
-        self._account(before, [result], "dropped")
 
     # ------------------------------------------------------------------------------------- actions
 
@@ -259,8 +242,9 @@ class Vista(Method):
         if self._mode is not None and action.name not in self._allowed:
             return Observation(fill(self.texts["only"], actions=self._names()), returncode=1)
         if action.name not in ACTIONS:
+            plain = _QUOTING.sub("", action.text)
             for path, file in self.workspace.files.items():
-                if path.rpartition("/")[2] in action.text and not file.intact:
+                if path.rpartition("/")[2] in plain and not file.intact:
                     return Observation(fill(self.texts["damaged"], path=path), returncode=1)
         return None
 
@@ -269,7 +253,7 @@ class Vista(Method):
         argument = _ARGUMENT.fullmatch(action.argument)
         text = " ".join(argument["text"].split()) if argument else ""
         if action.name == "board":
-            return self._set_board(text if argument and not argument["targets"] else "")
+            return self._set_board(text if argument and not argument["targets"].strip() else "")
         if argument is None or not text:
             return Observation(self.texts[f"{action.name}_usage"], returncode=2)
         before = self.workspace.in_view
@@ -339,20 +323,27 @@ class Vista(Method):
 
     def _enter_mode(self, reason: Reason) -> bool:
         """Overflow mode, where there is somebody to act, something to act on, and room to show it."""
-        loose = [block for block in self.workspace.raw() if not self._is_newest(block)]
-        if not self.agent_acts or not (loose or len(self.workspace.handles) > 1):
+        if not self.agent_acts or not self._loose():
             return False
         self._set_mode(reason)
         if not self._fits():
             self._set_mode(None)
         return self._mode is not None
 
+    def _older(self) -> list[Block]:
+        """The blocks in the view as they were, but for the newest turn and the newest answer of the environment,
+        which the agent may not have seen yet."""
+        return [b for b in self.workspace.raw() if b.part is not None and b.part[0] not in self._newest]
+
+    def _loose(self) -> bool:
+        """Whether any block is left whose move would save something."""
+        return any(self.workspace.would_save(block) > 0 for block in self._older())
+
     def _candidates(self) -> list[Block]:
-        """What the guard may take, in its order: raw results but the newest; with a static rule any older block."""
-        older = [block for block in self.workspace.raw() if not self._is_newest(block)]
+        """What the guard may take, in its order: older raw results; with a static rule any older block."""
         if not self.agent_acts:
-            return older
-        results = [block for block in older if block.type == "tool_result"]
+            return self._older()
+        results = [block for block in self._older() if block.type == "tool_result"]
         if self.largest_first:  # of two of a size the newer
             results.sort(key=lambda block: (block.tokens, workspace.place(block)), reverse=True)
         return results
@@ -367,27 +358,50 @@ class Vista(Method):
 
     def _finish(self, reason: Reason) -> None:
         """The guard's last word: results, then other blocks. What still does not fit then: fold the dashboard,
-        put all handles behind one, and last of all the newest turn."""
+        put all that is older behind one handle, and last of all the newest turn."""
         if self._relieve(reason, self._candidates()):
             return
-        older = [block for block in self.workspace.raw() if not self._is_newest(block)]
-        if self._relieve(reason, older) or self._fits():
+        if self._relieve(reason, self._older()) or self._fits():
             return
         if self.form == "full":
             self.form = "folded"
             self.bench.note("dashboard_folded")
             self._changed()
-        if not self._fits() and self.archives and len(self.workspace.handles) > 1:
-            before = self.workspace.in_view
-            try:
-                self.workspace.archive(list(self.workspace.handles.values()), self.texts["merged"])
-            except Refused:  # one line for all is no smaller than the lines of each
-                pass
-            else:
-                self._account(before, [], "archived")
-        for block in self.workspace.raw()[::-1]:
+        if not self._fits():
+            self._clear()
+        for block in sorted(self.workspace.raw(), key=lambda block: -block.tokens):
             if not self._fits():
-                self._take(block)
+                self._reject(block)
+
+    def _clear(self) -> None:
+        """All that is older at once: also blocks that are no larger than a line that would stand for each."""
+        before, older = self.workspace.in_view, self._older()
+        units: list[Unit] = [*self.workspace.handles.values(), *older]
+        units.sort(key=workspace.place)
+        if not self.archives:
+            self.workspace.delete(older)
+        elif len(units) > 1:
+            try:
+                self.workspace.archive(units, self.texts["merged"])
+            except Refused:  # one line for all is no smaller than the lines of each
+                return
+        else:
+            return
+        freed = self._account(before, older, "archived" if self.workspace.recoverable else "dropped")
+        self.bench.note("guard_cleared", blocks=len(older), freed=freed)
+
+    def _reject(self, block: Block) -> None:
+        """There is no room for one of the newest blocks."""
+        if self.store_rejected or not self.archives or block.type != "tool_result":
+            self._take(block)
+            return
+        room, before = self.bench.budget.usable_tokens, self.workspace.in_view
+        line = fill(self.texts["rejected"], what=block.what, tokens=block.tokens, room=room)
+        notice = Message("user", line)
+        if self.workspace.weigh(notice) < block.tokens:
+            self.bench.note("rejected", block=block.id, tokens=block.tokens)
+            self.workspace.discard(block, notice)
+            self._account(before, [block], "dropped")
 
     def _take(self, block: Block) -> None:
         """The guard moves one block out of the view, or deletes it where there is no archive."""
@@ -415,9 +429,6 @@ class Vista(Method):
         fates |= self._moved
         self._moved, self._freed = {}, 0
         return fates
-
-    def _is_newest(self, block: Block) -> bool:
-        return block.part is not None and block.part[0] == self._newest
 
 
 def sorted_blocks(units: Sequence[Unit]) -> list[Block]:

@@ -50,7 +50,8 @@ class Refused(Exception):
 @dataclass(slots=True, eq=False)
 class Block:
     """One message. ``tokens`` is what ``message`` takes, ``text`` is whole (a message may show it cut),
-    ``root`` numbers the turns from the task's 0, ``managed`` marks a turn that no environment answered."""
+    ``what`` says what it is on one line, with the beginning of its command, ``heading`` with all of it. ``root``
+    numbers the turns from the task's 0, ``managed`` marks a turn that no environment answered."""
 
     id: str
     type: BlockType
@@ -62,6 +63,7 @@ class Block:
     parent: str | None = None
     part: Part | None = None
     managed: bool = False
+    heading: str = ""
     level: int = 0
     handle: Handle | None = None
     deleted: Message | None = None
@@ -162,16 +164,19 @@ class Workspace:
         """A reply and its answer become two blocks."""
         self._roots += 1
         ran = turn.action.text if turn.action else turn.reply.content.strip().rpartition("\n")[2]
-        command = one_line(ran, self.command_chars)
         managed = turn.answered_by != "environment"
         reply = self._block("assistant_message", turn.reply, turn.reply.content, (turn.index, "reply"), managed)
-        reply.what = fill(self.texts["command"], command=command) if turn.action else self.texts["said"]
         seen = turn.observation
         whole = f"{seen.note}\n{seen.text}" if seen.note else seen.text
         result = self._block("tool_result", turn.result, whole, (turn.index, "result"), managed)
-        result.what = fill(self.texts["answer"], command=command, returncode=seen.returncode)
         result.parent = reply.id
+        reply.heading, result.heading = self._called(turn, ran)
+        reply.what, result.what = self._called(turn, one_line(ran, self.command_chars))
         return reply, result
+
+    def _called(self, turn: Turn, command: str) -> tuple[str, str]:
+        said = fill(self.texts["command"], command=command) if turn.action else self.texts["said"]
+        return said, fill(self.texts["answer"], command=command, returncode=turn.observation.returncode)
 
     def discard(self, block: Block, notice: Message) -> None:
         """Throw away what a block held; a notice stands for it, for good."""
@@ -234,7 +239,7 @@ class Workspace:
             if block.part is None:
                 layout.tokens[block.id] = block.tokens
                 continue
-            if block.deleted is not None and not self._partner_lives(block):
+            if block.deleted is not None and not self._partner(block).raw:
                 continue
             layout.tokens[block.id] = 0
             handle = block.handle if block.deleted is None else None
@@ -250,17 +255,17 @@ class Workspace:
             message = handle.message if handle is not None else block.deleted or block.message
             layout.messages.append(message)
             layout.units.append(handle or block)
-            layout.tokens[block.id] = self.weigh(message)
+            layout.tokens[block.id] = handle.tokens if handle is not None else block.tokens
             if handle is not None:
                 shown.add(handle.id)
         end_run()
         return layout
 
-    def _partner_lives(self, block: Block) -> bool:
-        """Whether the other message of its turn is still shown: an answer is never left without its command."""
+    def _partner(self, block: Block) -> Block:
+        """The other message of its turn. While that is shown as it was, a line stands for a deleted block, so that
+        no answer is left without its command; a handle names the command itself."""
         step = 1 if block.type == "assistant_message" else -1
-        partner = self.blocks[f"B{int(block.id[1:]) + step}"]
-        return partner.deleted is None
+        return self.blocks[f"B{int(block.id[1:]) + step}"]
 
     # -------------------------------------------------------------------------------- acting
 
@@ -338,18 +343,19 @@ class Workspace:
         return self._handle(block.id, [block], [], "offloaded_placeholder", line), file
 
     def deletable(self, block: Block) -> bool:
-        """Whether the line that would stand for a deleted block is smaller than the block."""
-        return self.weigh(self._gone(block)) < block.tokens
+        """Whether the line that would stand for a deleted block, if any, is smaller than the block."""
+        return not self._partner(block).raw or self.weigh(self._gone(block)) < block.tokens
 
     def delete(self, units: Sequence[Unit]) -> None:
-        """Remove blocks for good, with every file that holds them. While the other message of a turn stays,
-        a line says what is gone."""
+        """Remove blocks for good, with every file that holds them. While the other message of a turn is shown as it
+        was, a line says what is gone."""
         for unit in units:
             if isinstance(unit, Handle):
                 self._forget(unit)
             for block in blocks_of(unit):
                 block.deleted = self._gone(block)
                 block.handle, block.text, block.message = None, "", block.deleted
+                block.tokens = self.weigh(block.deleted)
         self._layout = None
 
     # -------------------------------------------------------------------------------- details
@@ -418,12 +424,19 @@ class Workspace:
         return Message("user", fill(self.texts["same_group"], blocks=spans(run), id=id))
 
     def _runs(self, blocks: Sequence[Block]) -> list[list[Block]]:
-        """Neighbours among ``blocks`` (in order), together; what is gone between two does not part them."""
+        """Neighbours among ``blocks`` (in order), together, as they will be when these have left the view; what is
+        gone between two does not part them."""
+        leaving = {block.id for block in blocks}
+
+        def gone(block: Block) -> bool:
+            partner = self._partner(block)
+            return block.deleted is not None and (not partner.raw or partner.id in leaving)
+
         found: list[list[Block]] = []
         for block in blocks:
             between = range(place(found[-1][-1]) + 1 if found else 0, place(block))
             others = (self.blocks[f"B{number}"] for number in between) if found else ()
-            if found and all(other.deleted is not None and not self._partner_lives(other) for other in others):
+            if found and all(map(gone, others)):
                 found[-1].append(block)
             else:
                 found.append([block])
@@ -449,7 +462,7 @@ class Workspace:
         """What a file holds of a block: a line that says what it is, and its whole text; of a handle, its line."""
         if isinstance(unit, Handle):
             return unit.message.content
-        head = fill(self.texts["section"], id=unit.id, type=unit.type, what=unit.what, chars=len(unit.text))
+        head = fill(self.texts["section"], id=unit.id, type=unit.type, what=unit.heading, chars=len(unit.text))
         return f"{head}\n{unit.text}"
 
     def _path(self, id: str) -> str:
