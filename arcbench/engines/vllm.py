@@ -186,6 +186,7 @@ class VLLMEngine(CountingEngine):
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        os.environ.setdefault("VLLM_REGEX_COMPILATION_TIMEOUT_S", "60")  # 5 by default, too few on a busy CPU
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(self._cpu_kv_cache_gib)
         if self._folder is not None:
             os.environ["HF_HUB_OFFLINE"] = "1"
