@@ -54,15 +54,15 @@ PRESSURE = $(PY) -m arcbench -m experiment=vista_pressure budget.window_tokens=2
 
 vista-facts: core ## one of 1 to 64 facts, asked for at the end, against VISTA's Proposition 1 (about 10 minutes)
 	@status=0; for needles in harness.needles=2,4,8,16,32,64 'harness.needles=1 harness.reveal=start'; do \
-	$(FACTS) $$needles 'method=$(METHODS),$(ABLATIONS)' || status=$$?; \
-	$(FACTS) $$needles method=llm_summary,structured_state engine.summary_bound=keeps_announced || status=$$?; done; \
+	$(FACTS) $$needles 'method=$(METHODS),$(ABLATIONS)' $(ARGS) || status=$$?; \
+	$(FACTS) $$needles method=llm_summary,structured_state engine.summary_bound=keeps_announced $(ARGS) || status=$$?; done; \
 	$(PY) -m analysis.facts --runs results/facts --tables '$(TABLES)' || status=$$?; \
 	exit $$status
 
 vista-pressure: core ## the same task in windows from 2k to 32k, and what the dashboard takes
 	@status=0; \
-	$(PRESSURE) method=full_context,arc,vista,vista_no_dashboard,vista_fixed_archive || status=$$?; \
-	$(PRESSURE) method=vista method.dashboard=folded || status=$$?; \
+	$(PRESSURE) method=full_context,arc,vista,vista_no_dashboard,vista_fixed_archive $(ARGS) || status=$$?; \
+	$(PRESSURE) method=vista method.dashboard=folded $(ARGS) || status=$$?; \
 	$(PY) -m analysis.pressure --runs results/pressure $(if $(wildcard results/facts),--also results/facts) --tables '$(TABLES)' || status=$$?; \
 	exit $$status
 

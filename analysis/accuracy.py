@@ -9,57 +9,23 @@ marked and accuracy over the tasks that were run stands beside it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import re
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import pandas as pd
 from statsmodels.stats.proportion import proportion_confint
 
 from analysis.render import DASH, Sheet, number
+from analysis.rows import BLOCK, KEY, one_run_per_seed, order, records_of, settings_of
 from arcbench.types import ConfigError, NoAnswer
-
-METHOD_ORDER = (
-    "full_context",
-    "sliding_window",
-    "llm_summary",
-    "structured_state",
-    "rag_memory",
-    "arc",
-    "arc_paged",
-    "arc_select",
-    "vista",
-    "vista_no_dashboard",
-    "vista_no_recovery",
-    "vista_no_archive",
-    "vista_fixed_archive",
-    "vista_status_board",
-    "vista_wording",
-)
-"""Order of rows, the papers' methods first; any other method follows in alphabetical order."""
-
-BLOCK = ("harness", "profile", "budget", "recall", "engine", "model")
-"""Runs that agree in these are to be compared with each other."""
-
-KEY = (*BLOCK, "method", "variant")
-"""Runs that agree in these, and in their configuration, are one row."""
 
 SCRIPTED = "scripted"
 UNSCORED = ("mock", "replay")
 """Engines whose outcomes say nothing about a method: they are in no table."""
 
 OUTCOMES = ("correct", "wrong", "no_answer", "error")
-
-# Keys (by their last part) that are no setting: the runs of one row may differ in how much was run, and where.
-# Nor is the protocol, since two versions of it must not stand in one table at all: see _one_run_per_seed.
-_NO_SETTING = ("seed", "n_tasks", "concurrency", "results_dir", "run_dir", "protocol")
-# Keys that say how hard the tasks and how tight the budget were: shown on every row when they differ between methods.
-_SHARED_KEYS = ("harness.", "budget.", "recall.")
-_LONGEST_VALUE_CHARS = 40
 
 _REASON = "n_no_answer_"
 _WORD_COLUMNS = {"profile", "budget", "recall", "engine", "model", "method", "variant", "setting"}
@@ -105,13 +71,13 @@ def accuracy(runs: pd.DataFrame, episodes: pd.DataFrame) -> pd.DataFrame:
     runs = runs.copy()
     for column in KEY:
         runs[column] = [_text(value) for value in runs[column]]
-    runs["setting"] = _settings(runs)
+    runs["setting"] = settings_of(runs)
     rows = []
     for key, group in runs.groupby([*KEY, "setting"], sort=False):
-        _one_run_per_seed(group)
+        one_run_per_seed(group)
         its_episodes = episodes[episodes["run_dir"].isin(group["run_dir"])]
         rows.append(dict(zip([*KEY, "setting"], key, strict=True)) | _row(group.sort_values("seed"), its_episodes))
-    rows.sort(key=_order)
+    rows.sort(key=order)
     _add_absent(rows)
     for row in rows:
         del row["plan"]
@@ -178,7 +144,7 @@ def _row(runs: pd.DataFrame, episodes: pd.DataFrame) -> dict[str, Any]:
     row["tasks_repeat_over_seeds"] = repeated
     row["incomplete"] = "; ".join(
         f"seed {c['seed']}: {_holes(c['error'], c['missing'])} of {c['planned']} planned"
-        for c in _records(counts)
+        for c in records_of(counts)
         if c["error"] or c["missing"]
     )
     row["plan"] = dict(zip(counts["seed"], counts["planned"], strict=True))
@@ -231,86 +197,6 @@ def _holes(error: int, missing: int) -> str:
     return ", ".join(f"{count} {what}" for count, what in ((error, "error"), (missing, "missing")) if count)
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return cast(list[dict[str, Any]], frame.to_dict("records"))
-
-
-# ---------------------------------------------------------------------------------------- settings
-
-
-def _settings(runs: pd.DataFrame) -> list[str]:
-    """What must be said of each run beside its key, as ``name=value`` joined by commas.
-
-    Said are the configuration keys in which runs of one key differ (they are then separate rows), and keys
-    of the harness and the budget in which methods of one block differ (they must not be compared unawares).
-    A key found in one place is said of every run of the harness that has it.
-    """
-    configs = [_flat(config) for config in runs["config"]]
-    by_key: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    by_block: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for key, config in zip(runs[list(KEY)].itertuples(index=False, name=None), configs, strict=True):
-        by_key.setdefault(key, []).append(config)
-        shared = {k: v for k, v in config.items() if k.startswith(_SHARED_KEYS)}
-        by_block.setdefault(key[: len(BLOCK)], []).append(shared)
-    varying = sorted({name for group in (*by_key.values(), *by_block.values()) for name in differing(group)})
-    last_parts = [name.rpartition(".")[2] for name in varying]
-    labels = {n: last if last_parts.count(last) == 1 else n for n, last in zip(varying, last_parts, strict=True)}
-    return [", ".join(f"{labels[name]}={config[name]}" for name in varying if name in config) for config in configs]
-
-
-def differing(configs: Iterable[Mapping[str, str]]) -> set[str]:
-    """Names that do not have one and the same value in all of the configurations."""
-    configs = list(configs)
-    names = {name for config in configs for name in config}
-    return {name for name in names if len({config.get(name) for config in configs}) > 1}
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, str]:
-    return {k: _value(v) for k, v in config.items() if k.rpartition(".")[2] not in _NO_SETTING}
-
-
-def _value(value: Any) -> str:
-    """A configuration value as a label; a long one (a prompt) by its hash."""
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    if len(text) > _LONGEST_VALUE_CHARS or "\n" in text:
-        return f"sha1:{hashlib.sha1(text.encode()).hexdigest()[:8]}"
-    return text
-
-
-def _one_run_per_seed(runs: pd.DataFrame) -> None:
-    """Refuse what could only be pooled by counting tasks twice or by mixing versions of the protocol."""
-    records = _records(runs.sort_values("seed"))
-    for i, one in enumerate(records):
-        for other in records[i + 1 :]:
-            if one["seed"] != other["seed"] and one["protocol"] == other["protocol"]:
-                continue
-            same = f"seed {one['seed']}" if one["seed"] == other["seed"] else "one row of the table"
-            why = (
-                f"protocol {one['protocol']} and {other['protocol']}"
-                if one["protocol"] != other["protocol"]
-                else f"digests {one['digest']} and {other['digest']}"
-            )
-            raise ConfigError(
-                f"two runs of {one['method']} with the same configuration for {same}: {one['run_dir']} and "
-                f"{other['run_dir']} ({why}); move one away, or pass --runs with a narrower folder"
-            )
-
-
-# ------------------------------------------------------------------------------------ order of rows
-
-
-def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    method = row["method"]
-    place = METHOD_ORDER.index(method) if method in METHOD_ORDER else len(METHOD_ORDER)
-    blocks = tuple(_natural(row[c]) for c in BLOCK)
-    return (*blocks, place, method, _natural(row["variant"]), _natural(row["setting"]))
-
-
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Sort key by which qwen3-8b comes before qwen3-32b."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
-
-
 def _reason_order(reason: str) -> tuple[int, str]:
     known = get_args(NoAnswer)
     return (known.index(reason) if reason in known else len(known), reason)
@@ -353,7 +239,7 @@ def _sheet(kind: str, harness: str, data: pd.DataFrame) -> Sheet:
 def _body(data: pd.DataFrame, common: list[str]) -> pd.DataFrame:
     shown = []
     incomplete = bool((data["incomplete"] != "").any())
-    for row in _records(data):
+    for row in records_of(data):
         cells = {c: row[c] for c in ("profile", "budget", "recall", "engine") if c not in common}
         cells["model"] = row["model"]
         cells["method"] = f"{row['method']} †" if row["incomplete"] else row["method"]
@@ -391,7 +277,7 @@ def _notes(data: pd.DataFrame, common: list[str]) -> Iterable[str]:
     def name(row: Mapping[str, Any]) -> str:
         return ", ".join(row[c] for c in names if row[c])
 
-    for row in _records(data):
+    for row in records_of(data):
         if row["incomplete"]:
             run = (
                 f"{number(row['accuracy_pct'])} % of {row['n_planned']} planned, "
@@ -400,7 +286,7 @@ def _notes(data: pd.DataFrame, common: list[str]) -> Iterable[str]:
                 else "no task has an outcome"
             )
             yield f"† {name(row)} is incomplete: {row['incomplete']}. {run[0].upper()}{run[1:]}."
-    for row in _records(data):
+    for row in records_of(data):
         if row["absent"]:
             yield f"{name(row)} rests on fewer tasks than the rows it stands beside: {row['absent']}."
         if row["tasks_repeat_over_seeds"]:

@@ -11,28 +11,51 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis import foreign, paired, render
-from analysis.accuracy import OUTCOMES, SCRIPTED, UNSCORED, differing
+from analysis import foreign, paired, render, settings
+from analysis.accuracy import OUTCOMES, SCRIPTED, UNSCORED
 from analysis.paired import Counts, Interval, Item, P, Pairs
 from analysis.render import DASH, Sheet, number
+from analysis.rows import differing
+from arcbench.checks import share, whole
 from arcbench.records import Run, RunError, flatten, runs_below
 from arcbench.types import ConfigError, Json
 
-# How the tables are computed; each table states them.
-LEVEL, ALPHA, POWER = 0.95, 0.05, 0.8
-RESAMPLES, RESAMPLING_SEED = 10_000, 20_240_601
+PAIRED = Path("conf/statistics/paired.yaml")
 COMPLETED = ("correct", "wrong")
 """Outcomes in which an answer was submitted and accepted."""
 SHARED_DOCUMENT = "context_sha256"
 """The fact by which tasks on one document are one cluster; where a task lacks it, the task is the cluster."""
 _NOT_DIFFERENT = ("seed", "n_tasks", "concurrency", "results_dir", "run_dir", "protocol")
 _LISTED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """How the tables are computed (``conf/statistics/paired.yaml`` says what each number is)."""
+
+    level: float
+    alpha: float
+    power: float
+    resamples: int
+    resampling_seed: int
+
+    def __post_init__(self) -> None:
+        for key in ("level", "alpha", "power"):
+            if share(key, getattr(self, key)) == 1:
+                raise ConfigError(f"{key}=1: must be below 1")
+        whole("resamples", self.resamples, 1)
+        whole("resampling_seed", self.resampling_seed, 0)
+
+    @classmethod
+    def read(cls, path: Path) -> Statistics:
+        """From a YAML file. Raises :class:`ConfigError`, ``OSError``."""
+        return cls(**settings.read(path, [field.name for field in fields(cls)]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,9 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--filter", nargs="+", metavar="NAME", help="which lm_eval filter is read; a second one is B's")
     parser.add_argument("--threshold", type=float, help="scores from here on are correct")
     parser.add_argument("--cluster-by", metavar="FIELD", help="metadata or fact that tasks of one cluster share")
+    parser.add_argument("--settings", type=Path, default=PAIRED, help="numbers of the statistics")
     parser.add_argument("--tables", type=Path, help="folder that the tables are also written to, as compare_<outcome>")
     args = parser.parse_args(argv)
     try:
+        statistics = Statistics.read(args.settings)
         sides = [
             read(
                 path,
@@ -62,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             for i, path in enumerate((args.a, args.b))
         ]
-        for sheet in sheets(sides[0], sides[1], common=args.common):
+        for sheet in sheets(sides[0], sides[1], common=args.common, statistics=statistics):
             print(render.markdown(sheet))
             for path in render.write(sheet, args.tables) if args.tables else ():
                 print(f"wrote {path}")
@@ -213,7 +238,7 @@ def _log(path: Path, choice: foreign.Choice) -> Side:
 # ---------------------------------------------------------------------------------------- comparing
 
 
-def sheets(a: Side, b: Side, *, common: bool) -> list[Sheet]:
+def sheets(a: Side, b: Side, *, common: bool, statistics: Statistics) -> list[Sheet]:
     """The table on completion and the one on correctness. Raises :class:`ConfigError` when the two sides must not
     be compared: two versions of the protocol, the scripted engine against a model, unequal task sets (unless
     ``common``), a task twice, or ids that do not mean the same thing."""
@@ -235,7 +260,10 @@ def sheets(a: Side, b: Side, *, common: bool) -> list[Sheet]:
         ("completion", lambda outcome: outcome.completed),
         ("correctness", lambda outcome: outcome.correct),
     )
-    return [_sheet(name, _paired(*used, succeeded), lead, bool(scripted), notes) for name, succeeded in questions]
+    return [
+        _sheet(name, _paired(*used, succeeded), lead, bool(scripted), notes, statistics)
+        for name, succeeded in questions
+    ]
 
 
 def _paired(a: Side, b: Side, succeeded: Callable[[Outcome], bool]) -> Pairs:
@@ -298,10 +326,12 @@ def _settings_note(a: Side, b: Side) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------- the table
 
 
-def _sheet(name: str, pairs: Pairs, lead: tuple[str, ...], scripted: bool, notes: list[str]) -> Sheet:
+def _sheet(
+    name: str, pairs: Pairs, lead: tuple[str, ...], scripted: bool, notes: list[str], statistics: Statistics
+) -> Sheet:
     counts, clusters, seeds = pairs.counts(), pairs.by_cluster(), pairs.by_seed()
     repeated = clusters.repeated()
-    rows = _Rows()
+    rows, level = _Rows(statistics.level), statistics.level
     rows.count("pairs", "n_pairs", counts.n)
     for label, column, value in (
         ("both", "n_both", counts.n_both),
@@ -316,17 +346,19 @@ def _sheet(name: str, pairs: Pairs, lead: tuple[str, ...], scripted: bool, notes
     rows.percent("B, %", "b_pct", int(pairs.b.sum()) / counts.n if counts.n else None)
     rows.percent("difference A - B, points", "difference_pp", counts.difference)
     if not repeated:
-        rows.interval("  Newcombe, paired", "newcombe", paired.newcombe(counts, level=LEVEL))
-        rows.interval("  Tango", "tango", paired.tango(counts, level=LEVEL))
+        rows.interval("  Newcombe, paired", "newcombe", paired.newcombe(counts, level=level))
+        rows.interval("  Tango", "tango", paired.tango(counts, level=level))
     else:
-        bootstrap = paired.cluster_bootstrap(clusters, level=LEVEL, resamples=RESAMPLES, seed=RESAMPLING_SEED)
+        bootstrap = paired.cluster_bootstrap(
+            clusters, level=level, resamples=statistics.resamples, seed=statistics.resampling_seed
+        )
         rows.interval("  cluster bootstrap", "bootstrap", bootstrap)
-        rows.interval("  Newcombe, pairs as independent", "newcombe", paired.newcombe(counts, level=LEVEL))
-        rows.interval("  Tango, pairs as independent", "tango", paired.tango(counts, level=LEVEL))
+        rows.interval("  Newcombe, pairs as independent", "newcombe", paired.newcombe(counts, level=level))
+        rows.interval("  Tango, pairs as independent", "tango", paired.tango(counts, level=level))
     if not scripted:
         _tests(rows, counts, pairs)
     odds = paired.odds_ratio(counts)
-    limits = paired.odds_ratio_interval(counts, level=LEVEL)
+    limits = paired.odds_ratio_interval(counts, level=level)
     rows.value("odds ratio, A only / B only", "odds_ratio", odds, "undefined" if odds is None else number(odds))
     rows.limits("  exact", "odds_ratio", limits, 1.0)
     if len(seeds) > 1:
@@ -338,10 +370,14 @@ def _sheet(name: str, pairs: Pairs, lead: tuple[str, ...], scripted: bool, notes
     if repeated:
         rows.value("design effect", "design_effect", effect, number(effect))
     shown = paired.smallest_difference(
-        n=counts.n / effect, discordance=counts.n_discordant / counts.n if counts.n else 0.0, alpha=ALPHA, power=POWER
+        n=counts.n / effect,
+        discordance=counts.n_discordant / counts.n if counts.n else 0.0,
+        alpha=statistics.alpha,
+        power=statistics.power,
     )
     if not scripted:
-        rows.percent(f"smallest difference shown at {100 * POWER:.0f} % power, points", "smallest_difference_pp", shown)
+        label = f"smallest difference shown at {100 * statistics.power:.0f} % power, points"
+        rows.percent(label, "smallest_difference_pp", shown)
     return Sheet(
         name=f"compare_{name}",
         title=f"A against B on {name}",
@@ -349,7 +385,7 @@ def _sheet(name: str, pairs: Pairs, lead: tuple[str, ...], scripted: bool, notes
         data=pd.DataFrame([{"outcome": name} | rows.data]),
         body=pd.DataFrame(rows.body).drop(columns=["p", "log10 p"] if scripted else []),
         text_columns=frozenset({"quantity"}),
-        notes=(*_notes(name, repeated, scripted), *notes),
+        notes=(*_notes(name, repeated, scripted, statistics), *notes),
     )
 
 
@@ -368,7 +404,9 @@ def _tests(rows: _Rows, counts: Counts, pairs: Pairs) -> None:
 class _Rows:
     """The table a reader sees, one quantity a row, and beside it the same as one row of numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: float) -> None:
+        self.level = level
+        """Of the intervals."""
         self.body: list[dict[str, str]] = []
         self.data: dict[str, Any] = {}
 
@@ -388,7 +426,9 @@ class _Rows:
 
     def limits(self, label: str, column: str, interval: Interval | None, factor: float, unit: str = "") -> None:
         low, high = (None, None) if interval is None else (factor * interval.low, factor * interval.high)
-        self._add(f"{label}, {100 * LEVEL:.0f} %", DASH if interval is None else f"{number(low)} to {number(high)}")
+        self._add(
+            f"{label}, {100 * self.level:.0f} %", DASH if interval is None else f"{number(low)} to {number(high)}"
+        )
         self.data |= {f"{column}_low{unit}": low, f"{column}_high{unit}": high}
 
     def test(self, label: str, column: str, p: P) -> None:
@@ -411,7 +451,7 @@ def _about(label: str, side: Side) -> str:
     return f"{line}."
 
 
-def _notes(name: str, repeated: bool, scripted: bool) -> Iterator[str]:
+def _notes(name: str, repeated: bool, scripted: bool, statistics: Statistics) -> Iterator[str]:
     yield (
         "Completion: an answer was submitted and accepted, right or wrong."
         if name == "completion"
@@ -425,8 +465,11 @@ def _notes(name: str, repeated: bool, scripted: bool) -> Iterator[str]:
             "Items repeat (one task under several seeds, or several on one document): the clustered rows hold; the "
             "others take pairs as independent and are too sure."
         )
-        yield f"The bootstrap draws whole clusters, {RESAMPLES:,} times."
-    yield f"The smallest difference is for a two-sided McNemar test at {ALPHA} with these pairs and this discordance."
+        yield f"The bootstrap draws whole clusters, {statistics.resamples:,} times."
+    yield (
+        f"The smallest difference is for a two-sided McNemar test at {statistics.alpha} with these pairs and this "
+        "discordance."
+    )
     yield "One comparison: p-values are not adjusted for others that were or might have been made."
 
 

@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from scipy import stats
 
-from analysis import render
-from analysis.accuracy import BLOCK, KEY, METHOD_ORDER, OUTCOMES, SCRIPTED, UNSCORED, differing
+from analysis import render, settings
+from analysis.accuracy import OUTCOMES, SCRIPTED, UNSCORED
 from analysis.prefix_cache import cached_tokens
 from analysis.render import DASH, Sheet, number
-from arcbench.records import Run, RunError, digest, identity, runs_below
+from analysis.rows import KEY, one_run_per_seed, order, settings_of
+from arcbench.records import Run, RunError, identity, runs_below
 from arcbench.types import ConfigError, Json
 
 CONFIDENCE = 0.95
 PRICES = ("uncached_input", "cached_input", "output")
+RUN = ("run_dir", "seed", "planned", "protocol", "digest")
 _PAYERS = ("agent", "method")
-_LONGEST_VALUE_CHARS = 40
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,13 +93,8 @@ class Prices:
     @classmethod
     def read(cls, path: Path) -> Prices:
         """From a YAML file. Raises :class:`ConfigError`, ``OSError``."""
-        try:
-            given = yaml.safe_load(path.read_text("utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as fault:
-            raise ConfigError(f"{path}: must be a YAML file: {' '.join(str(fault).split())}") from None
-        _exactly(f"{path}", given, ("id", "source", "usd_per_m_tokens", "cache_block_tokens"))
-        prices = given.pop("usd_per_m_tokens")
-        _exactly(f"{path}: usd_per_m_tokens", prices, PRICES)
+        given = settings.read(path, ("id", "source", "usd_per_m_tokens", "cache_block_tokens"))
+        prices = settings.exactly(f"{path}: usd_per_m_tokens", given.pop("usd_per_m_tokens"), PRICES)
         try:
             return cls(**given, **prices)
         except ConfigError as fault:
@@ -112,15 +107,6 @@ class Prices:
         return micro / 1e6
 
 
-def _exactly(where: str, given: object, keys: Sequence[str]) -> None:
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{where}={given}: must have exactly these keys: {', '.join(keys)}")
-    if set(given) != set(keys):
-        wrong = [f"{key} is unknown" for key in given if key not in keys]
-        wrong += [f"{key} is missing" for key in keys if key not in given]
-        raise ConfigError(f"{where}: {', '.join(wrong)}; must have exactly these keys: {', '.join(keys)}")
-
-
 # ----------------------------------------------------------------------------------- from records
 
 
@@ -128,16 +114,13 @@ def frames(runs: Iterator[Run], prices: Prices) -> tuple[pd.DataFrame, pd.DataFr
     """One row a run, and one row an episode with the tokens of its calls by who they are billed to
     (``agent_*``, ``method_*``). ``*_recorded`` is NaN for an episode with a call without that number."""
     run_rows: list[dict[str, Any]] = []
-    configs: list[dict[str, Json]] = []
     episodes: list[dict[str, Any]] = []
     for run in runs:
         columns = run.columns
         if columns["engine"] in UNSCORED:
             continue
-        run_rows.append(
-            {name: columns[name] for name in ("run_dir", "seed", "planned")} | {name: columns[name] for name in KEY}
-        )
-        configs.append(identity(run.config, run.config.get("digest_ignores", ())))
+        config = identity(run.config, run.config.get("digest_ignores", ()))
+        run_rows.append({name: columns[name] for name in (*RUN, *KEY)} | {"config": config})
         for record in run.episodes():
             if record["outcome"] not in OUTCOMES:
                 raise ConfigError(
@@ -147,10 +130,10 @@ def frames(runs: Iterator[Run], prices: Prices) -> tuple[pd.DataFrame, pd.DataFr
             row = {"run_dir": columns["run_dir"], "task": record["task"], "outcome": record["outcome"]}
             episodes.append(row | tokens_of(record, block_tokens=prices.cache_block_tokens))
     names = [f"{payer}_{kind}" for payer in _PAYERS for kind in ("input", "output", "recorded", "modelled")]
-    run_frame = pd.DataFrame(run_rows, columns=["run_dir", "seed", "planned", *KEY])
+    run_frame = pd.DataFrame(run_rows, columns=[*RUN, *KEY, "config"])
     for name in KEY:
         run_frame[name] = ["" if value is None or pd.isna(value) else str(value) for value in run_frame[name]]
-    run_frame["setting"] = _settings(run_frame, configs)
+    run_frame["setting"] = settings_of(run_frame)
     return run_frame, pd.DataFrame(episodes, columns=["run_dir", "task", "outcome", *names])
 
 
@@ -168,29 +151,6 @@ def tokens_of(record: Mapping[str, Json], *, block_tokens: int) -> dict[str, flo
     return total
 
 
-def _settings(runs: pd.DataFrame, configs: Sequence[Mapping[str, Json]]) -> list[str]:
-    """What must be said of each run beside its key: in what runs of one key differ, which are then rows of their own,
-    and in what of the harness and the budget methods side by side differ. The seed is no setting."""
-    said = [
-        {k: _label(k, v) for k, v in config.items() if k.rpartition(".")[2] not in ("seed", "protocol")}
-        | {"protocol": str(config.get("rules.protocol"))}
-        for config in configs
-    ]
-    names: set[str] = set()
-    for columns, parts in ((KEY, ("",)), (BLOCK, ("harness.", "budget.", "recall."))):
-        alike: dict[tuple[Any, ...], list[dict[str, str]]] = {}
-        for key, config in zip(runs[list(columns)].itertuples(index=False, name=None), said, strict=True):
-            alike.setdefault(key, []).append({k: v for k, v in config.items() if k.startswith(parts)})
-        names.update(*(differing(group) for group in alike.values()))
-    return [", ".join(f"{name}={config[name]}" for name in sorted(names) if name in config) for config in said]
-
-
-def _label(key: str, value: Json) -> str:
-    """A value of a configuration; a long one (a prompt) by its hash."""
-    text = str(value)
-    return text if len(text) <= _LONGEST_VALUE_CHARS and "\n" not in text else digest({key: value}, ())
-
-
 # ------------------------------------------------------------------------------------------ numbers
 
 
@@ -200,10 +160,10 @@ def costs(runs: pd.DataFrame, episodes: pd.DataFrame, prices: Prices) -> pd.Data
     the same seed of a row."""
     rows = []
     for key, group in runs.groupby([*KEY, "setting"], sort=False):
-        _one_run_per_seed(group)
+        one_run_per_seed(group)
         its_episodes = episodes[episodes["run_dir"].isin(group["run_dir"])]
         rows.append(dict(zip([*KEY, "setting"], key, strict=True)) | _row(group, its_episodes, prices))
-    rows.sort(key=_order)
+    rows.sort(key=order)
     return pd.DataFrame(rows).rename(columns={"harness": "benchmark"})
 
 
@@ -275,23 +235,6 @@ def mean_interval(values: Iterable[float], tasks: Iterable[str]) -> tuple[float,
 
 def _over(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
-
-
-def _one_run_per_seed(runs: pd.DataFrame) -> None:
-    """Refuse what could only be pooled by counting tasks twice."""
-    twice = runs[runs.duplicated("seed", keep=False)]
-    if len(twice):
-        one, other = twice.sort_values("seed")["run_dir"].iloc[:2]
-        raise ConfigError(
-            f"two runs of {twice['method'].iloc[0]} with the same configuration for one seed: {one} and {other}; "
-            "move one away, or pass --runs with a narrower folder"
-        )
-
-
-def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    method = row["method"]
-    place = METHOD_ORDER.index(method) if method in METHOD_ORDER else len(METHOD_ORDER)
-    return (*(row[name] for name in BLOCK), place, method, row["variant"], row["setting"])
 
 
 # ------------------------------------------------------------------------------- what people read

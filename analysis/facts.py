@@ -25,12 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
-from analysis import render
-from analysis.accuracy import METHOD_ORDER, accuracy
+from analysis import render, settings
+from analysis.accuracy import accuracy
 from analysis.render import DASH, Sheet, number
-from analysis.vista_theory import recovery_bound
+from analysis.rows import place, records_of
 from arcbench.records import Run, RunError, load, runs_below
 from arcbench.types import ConfigError, Json
 
@@ -87,13 +86,8 @@ class Settings:
     @classmethod
     def read(cls, path: Path) -> Settings:
         """From a YAML file. Raises :class:`ConfigError`, ``OSError``."""
-        try:
-            given = yaml.safe_load(path.read_text("utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as fault:
-            raise ConfigError(f"{path}: must be a YAML file: {' '.join(str(fault).split())}") from None
         keys = ("vocabulary", "standard_errors")
-        if not isinstance(given, Mapping) or set(given) != set(keys):
-            raise ConfigError(f"{path}: must have exactly these keys: {', '.join(keys)}")
+        given = settings.read(path, keys)
         for key in keys:
             if isinstance(given[key], bool) or not isinstance(given[key], int | float) or not given[key] > 1:
                 raise ConfigError(f"{key}={given[key]}: must be a number above 1")
@@ -191,7 +185,7 @@ def cells(root: Path, episodes: pd.DataFrame, settings: Settings) -> pd.DataFram
                 f"{cell['method']} with {cell['facts']} facts: there are runs with {settings_of}; keep one"
             )
         rows.append(cell | _accuracy(counted.iloc[0]) | _bounds(group, int(cell["facts"]), settings))
-    rows.sort(key=lambda row: (*(str(row[name]) for name in BLOCK), _place(row), row["variant"], row["facts"]))
+    rows.sort(key=lambda row: (*(str(row[name]) for name in BLOCK), place(row["method"]), row["variant"], row["facts"]))
     return pd.DataFrame(rows)
 
 
@@ -232,17 +226,29 @@ def _bounds(group: pd.DataFrame, facts: int, settings: Settings) -> dict[str, An
     }
 
 
+def recovery_bound(budget_bits: float, blocks: int, bits_each: int) -> float:
+    """Proposition 1: without recovery, P(correct) is at most this.
+
+    ``blocks`` independent blocks of ``bits_each`` uniform bits, the prompt state at most ``budget_bits``, the question
+    asked afterwards. It is 1, and says nothing, where the budget holds everything. Raises :class:`ConfigError`.
+    """
+    for key, value, least in (("budget_bits", budget_bits, 0), ("blocks", blocks, 1), ("bits_each", bits_each, 1)):
+        if not value >= least:
+            raise ConfigError(f"{key}={value}: must be a number of at least {least}")
+    return min(1.0, budget_bits / (blocks * bits_each) + 1 / bits_each)
+
+
 def violations(found: pd.DataFrame, episodes: pd.DataFrame) -> list[str]:
     """A line for each right answer that a method without recovery cannot have had, and for each of its cells with more
     right answers than the values in its prompt explain."""
     lines = []
     bound = episodes[episodes["method"].isin(WITHOUT_RECOVERY)]
-    for row in _records(bound[bound["correct"] & ~bound["value_held"]]):
+    for row in records_of(bound[bound["correct"] & ~bound["value_held"]]):
         lines.append(
             f"{row['task']} under {row['method']} with {row['facts']} facts: right, though the value was not in the "
             f"prompt when it was asked for ({row['run_dir']})"
         )
-    for row in _records(found[found["method"].isin(WITHOUT_RECOVERY)]):
+    for row in records_of(found[found["method"].isin(WITHOUT_RECOVERY)]):
         # floating point may miss a whole number
         if row["n_success"] > row["most_by_chance"] + 1e-6:
             lines.append(
@@ -265,7 +271,7 @@ def table(found: pd.DataFrame, faults: Mapping[tuple[str, str], int]) -> Sheet:
         row = {name: first[name] for name in names}
         row["recovery"] = "no" if first["method"] in WITHOUT_RECOVERY else "yes"
         row |= {"method": first["method"], "variant": first["variant"] or DASH}
-        by_facts = {one["facts"]: one for one in _records(group)}
+        by_facts = {one["facts"]: one for one in records_of(group)}
         for facts in numbers:
             one = by_facts.get(facts)
             row[f"N={facts}"] = (
@@ -309,18 +315,18 @@ def cell_sheet(found: pd.DataFrame) -> Sheet:
     body = found[[*_varying(found), "method"]].copy()
     body["variant"] = found["variant"].replace("", DASH)
     body["N"] = found["facts"].map(str)
-    body["planned/run/error"] = [f"{row['n_planned']}/{row['n_run']}/{row['n_error']}" for row in _records(found)]
+    body["planned/run/error"] = [f"{row['n_planned']}/{row['n_run']}/{row['n_error']}" for row in records_of(found)]
     body["asked"] = found["n_asked"].map(str)
     body["right"] = found["n_success"].map(str)
     body["accuracy %"] = found["accuracy_pct"].map(lambda v: number(v, 1))
     body["95 % interval"] = [
-        f"{number(row['wilson95_low_pct'], 1)} to {number(row['wilson95_high_pct'], 1)}" for row in _records(found)
+        f"{number(row['wilson95_low_pct'], 1)} to {number(row['wilson95_high_pct'], 1)}" for row in records_of(found)
     ]
     body["held r"] = found["held_mean"].map(lambda v: number(v, 1))
     body["r/N %"] = found["bound_values_pct"].map(lambda v: number(v, 1))
     body["with 1/k %"] = found["bound_proposition_pct"].map(lambda v: number(v, 1))
     body["by tokens %"] = found["bound_tokens_pct"].map(lambda v: number(v, 1))
-    body["bound"] = [_verdict(row) for row in _records(found)]
+    body["bound"] = [_verdict(row) for row in records_of(found)]
     vacuous = bool((found["bound_tokens_pct"] >= 100).all())
     return Sheet(
         name=f"facts_cells_{found['harness'].iloc[0]}",
@@ -358,14 +364,6 @@ def _varying(found: pd.DataFrame) -> list[str]:
 def _common(found: pd.DataFrame) -> list[str]:
     same = [f"{name} {found[name].iloc[0]}" for name in BLOCK[1:] if found[name].nunique() == 1 and found[name].iloc[0]]
     return [f"All rows: {', '.join(same)}."] if same else []
-
-
-def _place(row: Mapping[str, Any]) -> int:
-    return METHOD_ORDER.index(row["method"]) if row["method"] in METHOD_ORDER else len(METHOD_ORDER)
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
 
 # ----------------------------------------------------------------------------------------- figure

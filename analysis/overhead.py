@@ -21,8 +21,8 @@ from typing import Any
 import pandas as pd
 
 from analysis import render
-from analysis.accuracy import METHOD_ORDER
 from analysis.render import Sheet, number
+from analysis.rows import place
 from arcbench.records import Run, RunError, runs_below
 from arcbench.types import Json
 
@@ -191,7 +191,7 @@ def growth(calls: pd.DataFrame) -> Sheet:
         index=KEY[1:], columns="call", values="prompt_tokens_mean", dropna=False, observed=True
     )
     wide = wide.dropna(how="all").map(lambda v: number(v, 0)).rename(columns=lambda call: f"call {call}").reset_index()
-    order = wide["method"].map(_place)
+    order = wide["method"].map(place)
     return Sheet(
         name=f"overhead_growth_{data['harness'].iloc[0]}",
         title="Visible tokens by agent call",
@@ -250,14 +250,14 @@ def draw_growth(data: pd.DataFrame, stem: Path) -> list[Path]:
     figure, axes = plt.subplots(1, len(budgets), figsize=(5.2 * len(budgets), 3.8), squeeze=False)
     colours = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#7F7F7F")
     styles = ("-", "--", "-.", ":")
-    labels = sorted(set(zip(data["method"], data["variant"], strict=True)), key=lambda pair: _place(pair[0]))
+    labels = sorted(set(zip(data["method"], data["variant"], strict=True)), key=lambda pair: place(pair[0]))
     for axis, budget in zip(axes[0], budgets, strict=True):
-        for place, (method, variant) in enumerate(labels):
+        for i, (method, variant) in enumerate(labels):
             line = data[(data["budget"] == budget) & (data["method"] == method) & (data["variant"] == variant)]
             if len(line):
                 label = " ".join([str(method), f"({variant})" if variant else ""]).strip()
-                style = styles[place % len(styles)]
-                axis.plot(line["call"], line["prompt_tokens_mean"], style, color=colours[place % 8], label=label)
+                style = styles[i % len(styles)]
+                axis.plot(line["call"], line["prompt_tokens_mean"], style, color=colours[i % 8], label=label)
         axis.set_title(budget)
         axis.set_xlabel("agent call")
         axis.set_ylabel("prompt tokens, mean")
@@ -276,7 +276,7 @@ def draw_growth(data: pd.DataFrame, stem: Path) -> list[Path]:
 def _groups(frame: pd.DataFrame) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:
     """The rows by :data:`KEY`, in the order of the tables."""
     found = [(tuple(key), group) for key, group in frame.groupby(KEY, dropna=False)]
-    return sorted(found, key=lambda item: (*map(str, item[0][:5]), _place(item[0][5]), str(item[0][6])))
+    return sorted(found, key=lambda item: (*map(str, item[0][:5]), place(item[0][5]), str(item[0][6])))
 
 
 def _same(frame: pd.DataFrame, key: tuple[Any, ...]) -> pd.DataFrame:
@@ -284,11 +284,6 @@ def _same(frame: pd.DataFrame, key: tuple[Any, ...]) -> pd.DataFrame:
     for name, value in zip(KEY, key, strict=True):
         same &= frame[name].isna() if pd.isna(value) else frame[name] == value
     return frame[same]
-
-
-def _place(method: object) -> tuple[int, str]:
-    known = METHOD_ORDER.index(str(method)) if method in METHOD_ORDER else len(METHOD_ORDER)
-    return known, str(method)
 
 
 if __name__ == "__main__":

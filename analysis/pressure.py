@@ -23,9 +23,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import render
-from analysis.accuracy import METHOD_ORDER, accuracy
+from analysis.accuracy import accuracy
 from analysis.reference import Reference
 from analysis.render import DASH, Sheet, number
+from analysis.rows import place
 from arcbench.records import Run, RunError, load, runs_below
 from arcbench.types import ConfigError, Json, NoAnswer
 
@@ -170,7 +171,7 @@ def cells(root: Path, seen: Seen) -> pd.DataFrame:
             "n_folded": int(group["folded_after_call"].notna().sum()),
         }
         rows.append(row)
-    rows.sort(key=lambda row: (row["harness"], row["window"], _place(row["method"]), row["variant"], row["dashboard"]))
+    rows.sort(key=lambda row: (row["harness"], row["window"], place(row["method"]), row["variant"], row["dashboard"]))
     return pd.DataFrame(rows)
 
 
@@ -322,10 +323,6 @@ def footprint_sheet(shown: Sequence[Footprint]) -> Sheet:
     )
 
 
-def _place(method: object) -> int:
-    return METHOD_ORDER.index(str(method)) if method in METHOD_ORDER else len(METHOD_ORDER)
-
-
 # ----------------------------------------------------------------------------------------- figure
 
 COLOURS = ("#000000", "#E69F00", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F")
@@ -344,7 +341,7 @@ def draw(found: pd.DataFrame, growth: pd.DataFrame, shown: Sequence[Footprint], 
 
     found = found.assign(line=_line_names(found))
     growth = growth.assign(line=_line_names(growth))
-    lines = list(dict.fromkeys(found.sort_values("method", key=lambda column: column.map(_place))["line"]))
+    lines = list(dict.fromkeys(found.sort_values("method", key=lambda column: column.map(place))["line"]))
     windows = sorted(set(found["window"]))
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13.5, 4.2))
     figure.set_layout_engine("constrained")

@@ -44,7 +44,7 @@ def main() -> int:
         )
         return 2
     method, chat = config("method/vista"), load_chat(config("model/scripted"))
-    forms = {form: Dashboard(form=form, texts=method["status"]) for form in FORMS}
+    forms = {form: Dashboard(form=form, texts=method["status"], key="method.status") for form in FORMS}
     most = max(args.blocks)
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}; ms: p50, p99 (p99 of processor time)\n")
     print(f"| {most} blocks | rows, from cached counts | text, from cached rows | text, and its tokens counted |")

@@ -15,6 +15,7 @@ from analysis import facts
 from analysis.facts import WITHOUT_RECOVERY, Settings, State, state_of
 from arcbench.records import RunFolder
 from arcbench.runner import Cell, run_episodes
+from arcbench.types import ConfigError
 
 CHECK = Path(__file__).parents[1] / "conf/theory/facts.yaml"
 SETTINGS = Settings(vocabulary=1024, standard_errors=4)
@@ -198,3 +199,11 @@ def test_bad_input_is_one_line(tmp_path: Path, runs: Path, capsys: pytest.Captur
     assert len(lines) == 3
     assert lines[1] == "vocabulary=1: must be a number above 1"
     assert lines[2].endswith("must have exactly these keys: vocabulary, standard_errors")
+
+
+def test_what_a_prompt_can_hold_bounds_the_answers_it_can_give() -> None:
+    assert facts.recovery_bound(100, 10, 40) == 0.25 + 0.025
+    assert facts.recovery_bound(0, 10, 40) == 0.025
+    assert facts.recovery_bound(500, 10, 40) == 1
+    with pytest.raises(ConfigError, match=r"bits_each=0: must be a number of at least 1"):
+        facts.recovery_bound(100, 10, 0)

@@ -30,19 +30,10 @@ ALLOWED: list[tuple[str, tuple[str, ...]]] = [
     ("arcbench", (CORE, *PURE)),
     ("baselines", (CORE, *PURE)),
     ("harness", (CORE, "arcbench.text", "arcbench.checks", "arcbench.parsing")),
-    (
-        "analysis.perception",
-        (
-            CORE,
-            "arcbench.records",
-            "arcbench.runner",
-            "arcbench.vista.dashboard",
-            "arcbench.text",
-            "arcbench.checks",
-            "analysis",
-        ),
-    ),
-    ("analysis", (CORE, "arcbench.records")),
+    ("analysis.perception", (CORE, "arcbench.records", "arcbench.runner", "analysis")),
+    ("analysis.probe", (CORE, "arcbench.checks", "arcbench.text", "arcbench.vista.dashboard", "analysis")),
+    ("analysis.snapshots", (CORE, "arcbench.records", "arcbench.text", "arcbench.vista.dashboard")),
+    ("analysis", (CORE, "arcbench.records", "arcbench.checks")),
     ("scripts", OURS),
 ]
 HEAVY = ("vllm", "torch", "transformers", "sentence_transformers")

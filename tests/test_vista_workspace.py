@@ -359,7 +359,7 @@ ROWS = [
 
 
 def composed(form: str = "full", rows: list[Row] = ROWS, total: int = 2000, weigh: Any = None, **more: Any) -> Any:
-    board = Dashboard(form=form, texts=STATUS)
+    board = Dashboard(form=form, texts=STATUS, key="method.status")
     return board.compose(rows, overhead=100, total=total, weigh=weigh or qwen_weigh, **more)
 
 
@@ -419,18 +419,18 @@ def test_a_board_stands_above_the_dashboard_and_is_counted() -> None:
     ("form", "texts", "complaint"),
     [
         ("half", STATUS, "method.dashboard=half: must be one of full, folded"),
-        ("full", {**STATUS, "tail": "x"}, "method.texts.dashboard=tail: must be one of head, ledger, folded, foot"),
+        ("full", {**STATUS, "tail": "x"}, "method.status=tail: must be one of head, ledger, folded, foot"),
         (
             "full",
             {**STATUS, "head": "$used of $total"},
-            "method.texts.dashboard.head='.used of .total': must be a text",
+            "method.status.head='.used of .total': must be a text",
         ),
-        ("full", {key: text for key, text in STATUS.items() if key != "foot"}, "method.texts.dashboard.foot=None: "),
+        ("full", {key: text for key, text in STATUS.items() if key != "foot"}, "method.status.foot=None: "),
     ],
 )
 def test_a_dashboard_that_cannot_be_is_named(form: str, texts: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=f"^{complaint}"):
-        Dashboard(form=form, texts=texts)
+        Dashboard(form=form, texts=texts, key="method.status")
 
 
 def test_the_footprint_is_the_paper_s() -> None:

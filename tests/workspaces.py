@@ -13,7 +13,7 @@ from paged import QwenBench, at_once
 
 from arcbench.parsing import Malformed, parse
 from arcbench.text import admit, excerpt
-from arcbench.types import Action, Answerer, Compaction, Done, Message, Nothing, Observation, Turn
+from arcbench.types import Action, Answerer, Compaction, Done, Message, Nothing, Observation, Pending, Turn
 from arcbench.vista import Vista
 from arcbench.vista.dashboard import Row
 from harness.shell import Mounts, Shell
@@ -262,3 +262,30 @@ def ledger(status: str) -> dict[str, Any]:
         "rows": {row[0]: row[1:] for row in rows},
         "sum": sum(int(row[1]) for row in rows) + (int(folded[4]) if folded else 0),
     }
+
+
+def filled(*sizes: int, **options: Any) -> Player:
+    """A player after turns of so many words each."""
+    player = Player(**options)
+    player.fill(sizes)
+    return player
+
+
+def assert_ledger_is_gate(player: Player) -> None:
+    """One and the same count: rows, overhead and dashboard are the rendered prompt, and it is what is printed."""
+    rows = player.workspace.rows()
+    printed = ledger(player.status)
+    size = player.size
+    assert sum(row.tokens for row in rows) + printed["overhead"] + printed["own"] == size
+    assert printed["used"] == size
+    assert printed["sum"] == printed["conversation"] == player.workspace.in_view
+    assert printed["total"] == player.bench.budget.usable_tokens
+    assert printed["overhead"] == player.bench.count(player.view[:1])
+    assert printed["own"] == player.weigh(player.view[-1])
+
+
+def forced(*sizes: int, **options: Any) -> Player:
+    """A player who was just put into overflow mode by a forced compaction."""
+    player = filled(*sizes, **options)
+    assert isinstance(player.compact("forced"), Pending)
+    return player

@@ -28,6 +28,8 @@ _SECTION = re.compile(
 )
 _HOUSEKEEPING = re.compile(r"(?:archive|delete|board) |.* /archive/")
 _SUMMARY_COMMANDS = 12
+# how much more than is asked for the reader frees: the handle and its own command take room too
+_MORE, _MORE_TOKENS = 1.2, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def make_room(messages: Sequence[Message], source: str) -> str | None:
     else:
         used = _USE.search(status)
         # what comes with an answer takes room too
-        if not used or not sizes or int(used[2]) - int(used[1]) >= 1.2 * max(sizes.values()) + 100:
+        if not used or not sizes or int(used[2]) - int(used[1]) >= _MORE * max(sizes.values()) + _MORE_TOKENS:
             return None
         chosen = _choose(list(_answers(body, status, sizes)), source, 1)
     if not chosen and not told:
@@ -96,7 +98,7 @@ def _choose(answers: Sequence[Answer], source: str, excess: int) -> list[Answer]
     chosen: list[Answer] = []
     for answer in sorted(free, key=lambda answer: -answer.tokens):
         # the line that will stand for them takes room too
-        if answer.tokens and sum(other.tokens for other in chosen) > 1.2 * excess + 100:
+        if answer.tokens and sum(other.tokens for other in chosen) > _MORE * excess + _MORE_TOKENS:
             break
         chosen.append(answer)
     return sorted(chosen, key=lambda answer: int(answer.id[1:]))

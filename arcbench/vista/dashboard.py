@@ -37,6 +37,11 @@ class Row:
     status: Status
 
     @property
+    def away(self) -> bool:
+        """Whether the block is out of view, behind a handle or a placeholder."""
+        return self.status in ("archived", "offloaded_placeholder")
+
+    @property
     def text(self) -> str:
         """Its line."""
         return f"{self.id} {self.tokens} {self.age}r {self.type} L{self.level} {self.parent or '-'} {self.status}"
@@ -44,15 +49,13 @@ class Row:
 
 class Dashboard:
     """Turns rows into one message. ``form``: ``full`` has a line per block, ``folded`` one line for all that
-    are archived or offloaded. ``texts``: the fixed words (``conf/method/vista.yaml``, ``texts.dashboard``)."""
+    are archived or offloaded. ``texts``: the fixed words, ``key`` of the config."""
 
-    def __init__(self, *, form: str, texts: Mapping[str, str]) -> None:
+    def __init__(self, *, form: str, texts: Mapping[str, str], key: str) -> None:
         self.form = one_of("method.dashboard", form, FORMS)
-        for key in texts:
-            one_of("method.texts.dashboard", key, PLACES)
-        self.texts = {
-            key: template(f"method.texts.dashboard.{key}", texts.get(key), *PLACES[key]).strip("\n") for key in PLACES
-        }
+        for name in texts:
+            one_of(key, name, PLACES)
+        self.texts = {name: template(f"{key}.{name}", texts.get(name), *PLACES[name]).strip("\n") for name in PLACES}
 
     def compose(
         self,
@@ -97,8 +100,8 @@ class Dashboard:
         """The lines of the blocks, in the order of the view."""
         lines = [self.texts["ledger"]]
         if self.form == "folded":
-            away = [row for row in rows if row.status in ("archived", "offloaded_placeholder")]
-            rows = [row for row in rows if row.status not in ("archived", "offloaded_placeholder")]
+            away = [row for row in rows if row.away]
+            rows = [row for row in rows if not row.away]
             if away:
                 tokens = sum(row.tokens for row in away)
                 lines.append(

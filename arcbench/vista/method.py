@@ -25,8 +25,9 @@ from arcbench.types import (
     Workbench,
 )
 from arcbench.vista import workspace
+from arcbench.vista.blocks import Block, Handle, Unit, blocks_of, place, spans
 from arcbench.vista.dashboard import FORMS, Dashboard
-from arcbench.vista.workspace import Block, Handle, Refused, Unit, Workspace, blocks_of, spans
+from arcbench.vista.workspace import Refused, Workspace
 
 ACTIONS = ("archive", "delete", "board")
 PLACES: Mapping[str, tuple[str, ...]] = {
@@ -110,6 +111,8 @@ class Vista(Method):
         for key, value in (("recovery", recovery), ("archive", archive), ("delete", delete), ("board", board)):
             if not isinstance(value, bool):
                 raise ConfigError(f"method.{key}={value}: must be true or false")
+        if board and self.form == "none":
+            raise ConfigError("method.board=true: must be false with method.dashboard=none, which would not show it")
         if self.agent_acts and not archive and not delete:
             raise ConfigError("method.delete=false: must be true with method.archive=false, or nothing can be done")
         self.archives = archive
@@ -118,7 +121,7 @@ class Vista(Method):
         for key in texts:
             one_of("method.texts", key, PLACES)
         self.texts = {key: template(f"method.texts.{key}", texts.get(key), *PLACES[key]) for key in PLACES}
-        self.dashboards = {form: Dashboard(form=form, texts=status) for form in FORMS}
+        self.dashboards = {form: Dashboard(form=form, texts=status, key="method.status") for form in FORMS}
         offered = {"archive": archive and self.agent_acts, "delete": delete and self.agent_acts, "board": board}
         for key in actions:
             one_of("method.actions", key, ACTIONS)
@@ -181,7 +184,8 @@ class Vista(Method):
         """The management view: all of the ledger and nothing whole. Where even the lines of the blocks have no
         room, only the handles stand there."""
         notice = fill(self.texts["overflow"], excess=max(1, self._excess(self._mode)), actions=self._names())
-        end = (Message("user", notice), *self._dashboard())
+        # the dashboard is the whole workspace's in both views, so it is composed once
+        end = (Message("user", notice), *(self._working_view()[-1:] if self.form != "none" else ()))
         view = [*self.prefix, *self.workspace.stubs(), *end]
         if self.bench.count(view) <= self.bench.budget.usable_tokens:
             return view
@@ -190,7 +194,7 @@ class Vista(Method):
         return [*self.prefix, *handles, *end]
 
     def _dashboard(self) -> tuple[Message, ...]:
-        """One message, made anew each time and kept nowhere. It is the whole workspace's, in overflow mode too."""
+        """One message, made anew after each change and kept nowhere."""
         if self.form == "none":
             return ()
         message, self._own_tokens = self.dashboards[self.form].compose(
@@ -227,7 +231,7 @@ class Vista(Method):
         size, freed = self.bench.count(self._working_view()), self._freed
         if self.form != "none":
             rows = self.workspace.rows()
-            away = sum(row.status in ("archived", "offloaded_placeholder") for row in rows)
+            away = sum(row.away for row in rows)
             self.bench.note("dashboard", form=self.form, blocks=len(rows), away=away, tokens=self._own_tokens)
         return Done(self._report(), sizes=(size + freed, size)) if self._moved or freed else None
 
@@ -345,7 +349,7 @@ class Vista(Method):
             return self._older()
         results = [block for block in self._older() if block.type == "tool_result"]
         if self.largest_first:  # of two of a size the newer
-            results.sort(key=lambda block: (block.tokens, workspace.place(block)), reverse=True)
+            results.sort(key=lambda block: (block.tokens, place(block)), reverse=True)
         return results
 
     def _relieve(self, reason: Reason, blocks: Sequence[Block]) -> bool:
@@ -377,7 +381,7 @@ class Vista(Method):
         """All that is older at once: also blocks that are no larger than a line that would stand for each."""
         before, older = self.workspace.in_view, self._older()
         units: list[Unit] = [*self.workspace.handles.values(), *older]
-        units.sort(key=workspace.place)
+        units.sort(key=place)
         if not self.archives:
             self.workspace.delete(older)
         elif len(units) > 1:
@@ -433,4 +437,4 @@ class Vista(Method):
 
 def sorted_blocks(units: Sequence[Unit]) -> list[Block]:
     """The blocks of all units, in order of arrival."""
-    return sorted((block for unit in units for block in blocks_of(unit)), key=workspace.place)
+    return sorted((block for unit in units for block in blocks_of(unit)), key=place)
