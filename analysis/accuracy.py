@@ -217,8 +217,9 @@ def _sheet(kind: str, harness: str, data: pd.DataFrame) -> Sheet:
         title = f"Mechanism check on {harness} (scripted engine)"
         lead.insert(
             0,
-            "No language model took part: the rows show what a perfect follower of instructions can get back "
-            "under each method. They are not a model's score.",
+            "No language model took part: the rows show what a fixed reader, which follows its instructions to the "
+            "letter (and multiple-choice questions by counting words), can get back under each method. They are not a "
+            "model's score.",
         )
     else:
         title = f"Accuracy on {harness}"

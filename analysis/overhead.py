@@ -45,9 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 growth(calls[calls["harness"] == harness]),
                 stubs(compactions[compactions["harness"] == harness]),
             )
-            for sheet in sheets:
-                if len(sheet.body):
-                    print(render.markdown(sheet))
+            for sheet in (sheet for sheet in sheets if len(sheet.body)):
+                print(render.markdown(sheet))
                 for path in render.write(sheet, args.tables):
                     print(f"wrote {path}")
             for path in draw_growth(sheets[1].data, args.tables / sheets[1].name):
@@ -66,7 +65,8 @@ def kinds_of(record: Mapping[str, Json]) -> list[str]:
     messages = record["messages"]
     kinds = ["turns" if message["role"] == "assistant" else "own_text" for message in messages]
     for turn in record["turns"]:
-        given_back = turn["answered_by"] == "method" and (turn["restored"] or turn["exact"])
+        # a recall, a chunk or page of a store, or what was read below a method's mount
+        given_back = turn["restored"] or (turn["answered_by"] == "method" and turn["exact"])
         page = given_back and str(turn["action"]).startswith("_catalog")
         kinds[turn["reply"]] = "turns"
         kinds[turn["result"]] = "pages" if page else "recalled" if given_back else "turns"
@@ -170,8 +170,9 @@ def spent(episodes: pd.DataFrame, calls: pd.DataFrame, compactions: pd.DataFrame
         body=body,
         text_columns=frozenset({"profile", "budget", "recall", "model", "method", "variant"}),
         notes=(
-            "own text: citations, summaries, notices and retrieved passages, recall hints among them; turns: replies "
-            "and results as they happened (a shortened reply too); recalled: bodies and chunks brought back.",
+            "own text: citations, handles, dashboards, summaries, notices and retrieved passages, recall hints among "
+            "them; turns: replies and results as they happened (a shortened reply too); recalled: bodies and chunks "
+            "brought back, and what was read back from a method's files.",
             "cited: over all compactions of an episode so far, the observations that stand as citations: their tokens "
             "as they were, and as citations.",
         ),
@@ -199,7 +200,9 @@ def growth(calls: pd.DataFrame) -> Sheet:
         data=data,
         body=wide.assign(place=order).sort_values(["budget", "recall", "place"]).drop(columns="place"),
         text_columns=frozenset(KEY),
-        notes=(),
+        notes=(
+            "A call in which an agent is shown a management view (VISTA's overflow mode) counts as what it was sent.",
+        ),
     )
 
 
@@ -223,9 +226,8 @@ def stubs(compactions: pd.DataFrame) -> Sheet:
     body["tokens a bare citation"] = data["bare_tokens_each"].map(lambda v: number(v, 1))
     for window in WINDOWS:
         body[f"{window:,}"] = data[f"n_at_{window}"].map(lambda v: number(v, 0))
-    harness = data["harness"].iloc[0] if len(data) else "none"
     return Sheet(
-        name=f"overhead_stubs_{harness}",
+        name=f"overhead_stubs_{compactions['harness'].iloc[0] if len(compactions) else None}",
         title="Observations until bare citations alone fill the window",
         lead=("By window, in tokens, less the reserved completion and the task (ARC, Proposition 9).",),
         data=data,

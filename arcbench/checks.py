@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from string import Template
 
-from arcbench.types import ConfigError
+from arcbench.types import ActionDoc, ConfigError
 
 
 def whole(key: str, value: object, least: int, most: int | None = None) -> int:
@@ -46,3 +46,18 @@ def template(key: str, text: object, *names: str) -> str:
     if not parsed.is_valid() or set(parsed.get_identifiers()) != set(names):
         raise ConfigError(f"{key}={text[:40]!r}: {allowed}")
     return text
+
+
+def documented(actions: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> list[ActionDoc]:
+    """The help of a method's own actions (``method.actions``), in the order of ``names``, which are all there may be;
+    else :class:`ConfigError`."""
+    for name in actions:
+        one_of("method.actions", name, names)
+    docs = []
+    for name in names:
+        doc = actions.get(name)
+        if not isinstance(doc, Mapping):
+            raise ConfigError(f"method.actions.{name}={doc}: must have usage and help")
+        usage, help = (template(f"method.actions.{name}.{key}", doc.get(key)) for key in ("usage", "help"))
+        docs.append(ActionDoc(name, usage, help))
+    return docs

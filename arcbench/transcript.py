@@ -120,7 +120,7 @@ class Transcript:
 
 def messages_of(record: Mapping[str, Json], number: int, quotes: Quotes | None = None) -> Sequence[Message]:
     """The messages that model call ``number`` (from 1) of a record was sent, in order. ``quotes`` (the harness's,
-    of the record's facts) is needed where messages are kept as spans of a document; ``KeyError`` without it."""
+    of the record's facts) is needed where messages are kept as spans of a document; ``LookupError`` without it."""
     table = record["messages"]
     call = record["calls"][number - 1]
     return [Message(table[i]["role"], content_of(table[i], quotes)) for i in call["messages"]]
@@ -128,5 +128,8 @@ def messages_of(record: Mapping[str, Json], number: int, quotes: Quotes | None =
 
 def content_of(stored: Mapping[str, Json], quotes: Quotes | None = None) -> str:
     """The text of a record's message."""
-    content: str = quotes.unpack(stored["parts"]) if quotes and "parts" in stored else stored["content"]
-    return content
+    if "parts" not in stored:
+        return str(stored["content"])
+    if quotes is None:
+        raise LookupError("this message is kept as spans of a document: pass the quotes of its harness")
+    return quotes.unpack(stored["parts"])

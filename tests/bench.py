@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,10 @@ class Bench:
         self.notes.append((event, facts))
 
 
+@cache
 def chosen(name: str) -> Any:
-    """A file of ``conf/method`` on top of the one that its defaults name, interpolations unresolved."""
+    """A file of ``conf/method`` on top of the one that its defaults name, interpolations unresolved. Read once, so
+    it is for copying and not for changing."""
     config = OmegaConf.load(METHODS / f"{name}.yaml")
     bases = [base for base in config.pop("defaults", []) if base != "_self_"]
     return OmegaConf.merge(*map(chosen, bases), config)

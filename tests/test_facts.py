@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -171,17 +172,20 @@ def test_the_command_on_real_runs(runs: Path, tmp_path: Path, capsys: pytest.Cap
     assert "points above" in (tmp_path / "facts_cells_needle.md").read_text()
 
 
-def test_recovery_under_another_name_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = played(tmp_path / "runs", "method=arc", "harness.needles=12")
-    manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps(manifest | {"method": "sliding_window"}))
+def test_recovery_under_another_name_is_found(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in runs.rglob("manifest.json"):
+        manifest = json.loads(path.read_text())
+        if manifest["method"] == "arc":
+            copy = shutil.copytree(path.parent, tmp_path / "runs" / path.parent.relative_to(runs))
+            (copy / "manifest.json").write_text(json.dumps(manifest | {"method": "sliding_window"}))
+    assert len(list((tmp_path / "runs").rglob("manifest.json"))) == 2
     assert command(tmp_path / "runs", tmp_path) == 1
     assert "was not in the prompt when it was asked for" in capsys.readouterr().err
 
 
 def test_two_settings_are_no_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for forced in ("[]", "[5]"):
-        played(tmp_path / "runs", "method=sliding_window", f"budget.force_at_calls={forced}")
+        played(tmp_path / "runs", "method=sliding_window", "harness.n_tasks=1", f"budget.force_at_calls={forced}")
     capsys.readouterr()
     assert command(tmp_path / "runs", tmp_path) == 2
     error = capsys.readouterr().err

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from longbench import made, row, shared, written
 
 from arcbench.text import excerpt
+from arcbench.transcript import content_of
 from arcbench.types import ConfigError
 from harness.longbench_quotes import Quotes
 from harness.longbench_rows import chunk_bounds
@@ -113,3 +114,8 @@ def test_real_pages_take_next_to_nothing():
                 whole += end - start
                 packed += len(orjson.dumps(parts))
     assert packed < whole / 100
+
+
+def test_a_message_kept_as_spans_says_what_it_needs() -> None:
+    with pytest.raises(LookupError, match="kept as spans of a document: pass the quotes of its harness"):
+        content_of({"role": "user", "parts": [[0, 4]], "tokens": 1})

@@ -57,6 +57,11 @@ def test_each_message_is_of_one_kind() -> None:
     assert overhead.kinds_of(RECORD) == kinds
 
 
+def test_what_is_read_back_from_a_method_s_files_is_recalled() -> None:
+    turns = [RECORD["turns"][0], RECORD["turns"][1] | {"action": "cat /archive/B3.txt", "answered_by": "environment"}]
+    assert overhead.kinds_of(RECORD | {"turns": turns})[5] == "recalled"
+
+
 def test_tokens_of_an_episode_by_kind() -> None:
     error = RECORD | {"outcome": "error"}
     episodes, calls, compactions = overhead.frames(iter([OneRun(RECORD, error)]))  # type: ignore[list-item]

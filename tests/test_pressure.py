@@ -109,7 +109,7 @@ def test_the_command_on_real_runs(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_two_settings_are_no_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for share in (0.5, 0.6):
-        played(tmp_path / "runs", "method=full_context", f"budget.compact_to_share={share}")
+        played(tmp_path / "runs", "method=full_context", "harness.n_tasks=1", f"budget.compact_to_share={share}")
     capsys.readouterr()
     assert pressure.main(["--runs", str(tmp_path / "runs"), "--tables", str(tmp_path)]) == 2
     error = capsys.readouterr().err

@@ -7,14 +7,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from bench import METHODS
 from fakes import compose, conf, rules
-from workspaces import Player, assert_ledger_is_gate
+from workspaces import ABLATIONS, Player, assert_ledger_is_gate
 
 from arcbench.episode import system_prompt
 from arcbench.types import Done
-
-ABLATIONS = sorted(path.stem for path in METHODS.glob("vista_*.yaml"))
 
 
 @cache
@@ -27,8 +24,8 @@ def composed(name: str) -> dict[str, Any]:
 def test_each_ablation_changes_one_thing_in_its_config() -> None:
     changed = {
         "vista_no_dashboard": {"dashboard"},
-        "vista_no_recovery": {"recovery", "promise"},
-        "vista_no_archive": {"archive", "promise"},
+        "vista_no_recovery": {"recovery"},
+        "vista_no_archive": {"archive"},
         "vista_fixed_archive": {"control"},
         "vista_status_board": {"board"},
         "vista_wording": {"rubric"},
@@ -105,7 +102,7 @@ def test_nothing_but_the_wording_differs_with_other_wording() -> None:
     full, other = same_turns("vista"), same_turns("vista_wording")
     theirs = {part: text for part, text in composed("vista_wording")["rubric"].items() if part != "board"}
     assert prompt_of(other) == prompt_of(full).replace(
-        full.vista.promise, "\n".join([composed("vista")["promise"], *theirs.values()])
+        full.vista.promise, "\n".join([composed("vista")["promise"]["files"], *theirs.values()])
     )
     assert all(text != PARTS[part] for part, text in theirs.items())
     for player in (full, other):
@@ -130,7 +127,7 @@ def test_nothing_but_the_dashboard_is_missing_without_it() -> None:
 
 def test_nothing_but_reading_back_is_missing_without_recovery() -> None:
     full, lossy = same_turns("vista"), same_turns("vista_no_recovery")
-    promises = [composed(name)["promise"] for name in ("vista", "vista_no_recovery")]
+    promises = [composed("vista")["promise"][key] for key in ("files", "handles")]
     assert prompt_of(lossy) == prompt_of(full).replace(promises[0], promises[1]).replace(PARTS["recovery"] + "\n", "")
     for player in (full, lossy):
         player.do('archive B3,B5 "s"')
@@ -207,3 +204,18 @@ def test_the_guard_of_each_ablation() -> None:
         assert status == {"deleted" if name == "vista_no_archive" else "offloaded_placeholder"}
         readable = name not in ("vista_no_archive", "vista_no_recovery")
         assert set(player.recovered()) == (set(taken) if readable else set())
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, "files"),
+        ({"recovery": False}, "handles"),
+        ({"archive": False}, "nothing"),
+        ({"archive": False, "control": "rule"}, "nothing"),
+    ],
+    ids=str,
+)
+def test_the_agent_is_promised_what_there_is(changes: dict[str, Any], kept: str) -> None:
+    promises = composed("vista")["promise"]
+    assert Player(**changes).vista.promise.startswith(promises[kept])

@@ -44,7 +44,7 @@ def test_a_forced_compaction_in_an_episode() -> None:
         "archived": ["0.result", "1.result", "2.result"],
     }
     (event,) = [event for event in record["events"] if event["event"] == "archive"]
-    assert (event["blocks"], event["text"]) == (3, "looks")
+    assert (event["blocks"], event["text"]) == (["B3", "B5", "B7"], "looks")
     # before: what the prompt would have been with the three answers still in it
     assert done["tokens_before"] - done["tokens_after"] == event["freed"]
 

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from paged import QwenBench
-from workspaces import Player, blocks_in, ledger, sections
+from workspaces import ABLATIONS, Player, blocks_in, ledger, sections
 
 from arcbench.text import admit
 from arcbench.types import Done, Nothing, Pending
@@ -64,14 +64,7 @@ picks = st.lists(st.integers(0, 40), min_size=1, max_size=6)
 # A window in which all that is older fits behind one line, and the newest turn behind one line each.
 LETTERS = {"bench": Bench, "unit": len, "usable": 5200}
 QWEN = {"bench": QwenBench, "usable": 1500}
-METHODS = (
-    "vista",
-    "vista_no_dashboard",
-    "vista_no_recovery",
-    "vista_no_archive",
-    "vista_fixed_archive",
-    "vista_wording",
-)
+METHODS = ("vista", *ABLATIONS)
 
 
 class Execution(RuleBasedStateMachine):

@@ -6,15 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from bench import METHODS, budget
+from bench import budget
 from fakes import FakeEngine, build, played, setup, task
 from paged import QwenBench
-from workspaces import Player, assert_ledger_is_gate, filled, forced, ledger
+from workspaces import ABLATIONS, Player, assert_ledger_is_gate, filled, forced, ledger
 
 from arcbench.types import Action, Done, Message, Nothing, Pending
-
-ABLATIONS = sorted(path.stem for path in METHODS.glob("vista_*.yaml"))
-
 
 # ------------------------------------------------------------------------------------- overflow mode
 

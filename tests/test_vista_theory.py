@@ -139,7 +139,7 @@ def test_a_wrong_bound_is_seen_and_a_value_that_is_no_number_never_holds() -> No
 def test_with_no_error_allowed_the_command_says_what_it_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = settings_file(tmp_path, standard_errors=0)
+    path = settings_file(tmp_path, standard_errors=0, trials=200)
     assert theory.main(["--settings", str(path), "--tables", str(tmp_path)]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines

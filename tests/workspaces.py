@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bench import PREFIX, Bench, budget, method
+from bench import METHODS, PREFIX, Bench, budget, method
 from fakes import conf
 from paged import QwenBench, at_once
 
@@ -21,6 +21,7 @@ from harness.shell import Mounts, Shell
 OMITTED = "[... $chars characters left out ...]"
 SHELL = Shell(**conf("harness/needle")["shell"])
 PASSES = 3
+ABLATIONS = sorted(path.stem for path in METHODS.glob("vista_*.yaml"))
 
 _WHERE = re.compile(r" \| (\d+) characters in (/archive/[BG]\d+\.txt), sha256 ([0-9a-f]{12})(?= \| it begins: |\]$)")
 _HEADING = re.compile(r"=== (B\d+) (\w+), (\d+) characters: (.*) ===\n")

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from arcbench.arc.recalled import Recalled
 from arcbench.arc.replies import cut, shortened, signature_of
 from arcbench.arc.store import ID_CHARS, Record, Store, normal_id
-from arcbench.checks import one_of, share, template, whole
+from arcbench.checks import documented, one_of, share, template, whole
 from arcbench.recent import split, weigh
 from arcbench.text import fill
 from arcbench.types import (
@@ -25,6 +25,7 @@ from arcbench.types import (
     Workbench,
 )
 
+ACTIONS = ("_recall", "_recall_meta")
 PLACES: Mapping[str, tuple[str, ...]] = {
     "cited": ("id", "signature", "chars", "returncode", "head", "tail", "hint"),
     "hint": ("id",),
@@ -86,7 +87,7 @@ class Arc(Method):
         for key in texts:
             one_of("method.texts", key, self.places)
         self.texts = {key: template(f"method.texts.{key}", texts.get(key), *self.places[key]) for key in self.places}
-        self.docs = tuple(ActionDoc(name, doc["usage"], doc["help"]) for name, doc in actions.items())
+        self.docs = documented(actions, ACTIONS)
         self.store = Store() if store is None else store
         self.recalled = Recalled(bench.budget.recall_budget_chars)
         self.recalls_this_step = 0

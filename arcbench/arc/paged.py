@@ -15,7 +15,7 @@ from typing import Literal
 from arcbench.arc.catalog import Catalog, OccurrenceStore
 from arcbench.arc.replies import shortened, signature_of
 from arcbench.arc.store import ID_CHARS, Record, normal_id
-from arcbench.checks import one_of, template, whole
+from arcbench.checks import documented, one_of, template, whole
 from arcbench.text import fill
 from arcbench.types import (
     Action,
@@ -34,6 +34,7 @@ from arcbench.types import (
 )
 
 PARTS = ("prefix", "log", "recent", "page", "recalled", "overhead")
+ACTIONS = ("_catalog_first", "_catalog_next", "_recall_start", "_recall_next")
 _PLACES = {
     "notice": ("count",),
     "stub": ("id", "signature", "chars", "returncode"),
@@ -129,7 +130,7 @@ class ArcPaged(Method):
         for key in texts:
             one_of("method.texts", key, _PLACES)
         self.texts = {key: template(f"method.texts.{key}", texts.get(key), *_PLACES[key]) for key in _PLACES}
-        self.docs = tuple(ActionDoc(name, doc["usage"], doc["help"]) for name, doc in actions.items())
+        self.docs = documented(actions, ACTIONS)
         self._check_split()
         self.store = OccurrenceStore(index_chars)
         self.catalog = Catalog(self.split["page"] // self.stub_tokens)

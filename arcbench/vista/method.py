@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from arcbench.checks import one_of, template, whole
+from arcbench.checks import documented, one_of, template, whole
 from arcbench.text import fill
 from arcbench.types import (
     Action,
@@ -30,6 +30,7 @@ from arcbench.vista.dashboard import FORMS, Dashboard
 from arcbench.vista.workspace import Refused, Workspace
 
 ACTIONS = ("archive", "delete", "board")
+PROMISES = ("files", "handles", "nothing")
 PLACES: Mapping[str, tuple[str, ...]] = {
     **workspace.PLACES,
     "overflow": ("excess", "actions"),
@@ -68,21 +69,22 @@ class Vista(Method):
     dashboard, and nothing but archive and delete is carried out. After ``overflow_calls`` such calls the guard
     finishes the job.
 
-    Parameters (``conf/method/vista.yaml``): ``dashboard``: ``full``, ``folded`` or ``none``; ``recovery``:
-    whether what is archived can be read below ``/archive/``; ``archive``: whether there is any archive (else the
-    agent can only delete, and the guard deletes); ``delete``: whether the agent may delete; ``control``: ``agent``,
-    or ``rule`` (a static rule offloads the oldest blocks; the agent can only read them back); ``board``: whether
-    the agent keeps a text above the dashboard, of at most ``board_chars``; ``reject``: what becomes of a result for
-    which no room can be made, ``store`` (a placeholder stands for it) or ``discard``; ``preview_chars`` of a block
-    in placeholders and stubs, ``command_chars`` of the command that belongs to it; ``rubric``: the instructions, of
-    which each part is there with what it explains; ``actions`` and ``texts``: their words.
+    Parameters (``conf/method/vista.yaml``): ``promise`` by what can be got back; ``dashboard``: ``full``,
+    ``folded`` or ``none``; ``recovery``: whether what is archived can be read below ``/archive/``; ``archive``:
+    whether there is any archive (else the agent can only delete, and the guard deletes); ``delete``: whether the
+    agent may delete; ``control``: ``agent``, or ``rule`` (a static rule offloads the oldest blocks; the agent can
+    only read them back); ``board``: whether the agent keeps a text above the dashboard, of at most
+    ``board_chars``; ``reject``: what becomes of a result for which no room can be made, ``store`` (a placeholder
+    stands for it) or ``discard``; ``preview_chars`` of a block in placeholders and stubs, ``command_chars`` of the
+    command that belongs to it; ``rubric``: the instructions, of which each part is there with what it explains;
+    ``actions``, ``texts`` and ``status`` (the dashboard): their words.
     """
 
     def __init__(
         self,
         *,
         id: str,
-        promise: str,
+        promise: Mapping[str, str],
         variant: str | None,
         dashboard: str,
         recovery: bool,
@@ -102,7 +104,11 @@ class Vista(Method):
         status: Mapping[str, str],
         bench: Workbench,
     ) -> None:
-        super().__init__(id=id, promise=promise, bench=bench)
+        for key in promise:
+            one_of("method.promise", key, PROMISES)
+        kept = "nothing" if not archive else "files" if recovery else "handles"
+        promised = template(f"method.promise.{kept}", promise.get(kept))
+        super().__init__(id=id, promise=promised, bench=bench)
         self.variant = variant
         self.form = one_of("method.dashboard", dashboard, (*FORMS, "none"))
         self.agent_acts = one_of("method.control", control, ("agent", "rule")) == "agent"
@@ -123,10 +129,8 @@ class Vista(Method):
         self.texts = {key: template(f"method.texts.{key}", texts.get(key), *PLACES[key]) for key in PLACES}
         self.dashboards = {form: Dashboard(form=form, texts=status, key="method.status") for form in FORMS}
         offered = {"archive": archive and self.agent_acts, "delete": delete and self.agent_acts, "board": board}
-        for key in actions:
-            one_of("method.actions", key, ACTIONS)
         own = [name for name in ACTIONS if offered[name]]
-        self.docs = [ActionDoc(name, actions[name]["usage"], actions[name]["help"]) for name in own]
+        self.docs = [doc for doc in documented(actions, ACTIONS) if doc.name in own]
         said = {
             "dashboard": self.form != "none",
             "criteria": self.agent_acts,
@@ -138,7 +142,7 @@ class Vista(Method):
         for key in rubric:
             one_of("method.rubric", key, said)
         parts = [template(f"method.rubric.{key}", rubric.get(key)) for key in said if said[key]]
-        self.promise = "\n".join([promise, *parts])
+        self.promise = "\n".join([promised, *parts])
         self.workspace = Workspace(
             weigh=lambda message: bench.count((message,)) - bench.count(()),
             recoverable=recovery and archive,
@@ -274,7 +278,8 @@ class Vista(Method):
             return Observation(fill(self.texts[refused.notice], **refused.values), returncode=1)
         fate: Fate = "archived" if made is not None and self.workspace.recoverable else "dropped"
         freed = self._account(before, raw, fate)
-        self.bench.note(action.name, blocks=len(blocks), freed=freed, text=text)
+        handle = {} if made is None else {"handle": made.id}
+        self.bench.note(action.name, blocks=[block.id for block in blocks], freed=freed, text=text, **handle)
         if made is None:
             return Observation(fill(self.texts["removed"], blocks=spans(blocks), freed=freed))
         where = self.workspace.where(made)
@@ -392,7 +397,7 @@ class Vista(Method):
         else:
             return
         freed = self._account(before, older, "archived" if self.workspace.recoverable else "dropped")
-        self.bench.note("guard_cleared", blocks=len(older), freed=freed)
+        self.bench.note("guard_cleared", blocks=[block.id for block in older], freed=freed)
 
     def _reject(self, block: Block) -> None:
         """There is no room for one of the newest blocks."""
