@@ -97,11 +97,12 @@ class Session:
 
     async def _run(self, cell: Cell) -> dict[str, Json]:
         with RunFolder(cell.run_dir, cell.config, cell.config["digest_ignores"]) as folder:
+            manifest = folder.manifest()
+            refuse_other_data(manifest, cell.harness.describe(), cell.run_dir)
             tasks = cell.harness.tasks()
             owed = [task for task in tasks if task.id not in folder.finished]
             errors: Counter[str] = Counter()
             engine = await self._started_engine(cell) if owed else cell.engine
-            manifest = folder.manifest()
             if owed or not manifest:
                 folder.write_manifest(cell.manifest(manifest, engine, len(tasks)))
             if owed:
@@ -344,6 +345,16 @@ def check_root(config: Mapping[str, Json]) -> None:
     for group in ("harness", "engine", "model", "method"):
         if not isinstance(config[group].get("id"), str):
             raise ConfigError(f"{group}.id={config[group].get('id')}: must be a name")
+
+
+def refuse_other_data(before: Mapping[str, Json], data: Mapping[str, Json], run_dir: Path) -> None:
+    """The same file name may hold other rows by now. Raises :class:`ConfigError`."""
+    played = before.get("data", {}).get("sha256")
+    if played is not None and played != data.get("sha256"):
+        raise ConfigError(
+            f"data.sha256={data.get('sha256')}: {run_dir} holds a run on data with {played}; bring that data back, or "
+            "give another run_dir="
+        )
 
 
 def run_folder(config: Mapping[str, Json]) -> Path:

@@ -163,12 +163,7 @@ def from_hub(hub_id: str, revision: str, split: str) -> Rows:
     """The rows of the hub's dataset at a pinned revision, by the package ``datasets``. Raises :class:`ConfigError`
     that says how to get a local file."""
     key = f"harness.hub_id={hub_id}"
-    call = f"load_dataset('{hub_id}', split='{split}', revision='{revision}')"
-    way = (
-        "where the hub can be reached, run: pip install datasets && python -c "
-        f"\"from datasets import load_dataset; {call}.to_json('longbench_v2.jsonl')\""
-        ", then give harness.data_files=longbench_v2.jsonl"
-    )
+    way = "where the hub can be reached, run: make longbench-data, then give harness.data_files=data/longbench_v2.jsonl"
     try:
         datasets = importlib.import_module("datasets")
     except ImportError:

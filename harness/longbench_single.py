@@ -113,7 +113,7 @@ def pinned(folder: str, files: Mapping[str, str]) -> dict[str, str]:
     texts = {}
     for name, sha256 in files.items():
         path = Path(folder) / name
-        way = f"fetch it with: python scripts/fetch_longbench_prompts.py --out {folder}"
+        way = f"fetch it with: python scripts/fetch_longbench.py prompts --out {folder}"
         try:
             content = path.read_bytes()
         except OSError as fault:

@@ -20,7 +20,7 @@ from arcbench.types import Action, ConfigError, Desk, Environment, Harness, Json
 from harness.longbench_quotes import Quotes
 from harness.longbench_rows import LETTERS, Row, Rows, from_file, from_hub
 from harness.longbench_single import Prompt, ask, pinned
-from harness.needle_settings import file_name_of, keys_of, mapping_of, text_of
+from harness.settings import file_name_of, keys_of, mapping_of, text_of
 from harness.shell import File, Mounts, Shell, normal
 
 CHOICES = tuple(f"choice_{letter.lower()}" for letter in LETTERS)
@@ -174,6 +174,11 @@ class LongBench(Harness):
         self.rows = _rows(data_files, hub_id, revision, split, hard_rows)
         if sha256 is not None and sha256 != self.rows.sha256:
             raise ConfigError(f"harness.sha256={sha256}: the rows of {data_files or hub_id} have {self.rows.sha256}")
+        if self.n_tasks is not None and self.n_tasks > len(self.rows.hard):
+            raise ConfigError(
+                f"harness.n_tasks={n_tasks}: must be null (all), or at most {len(self.rows.hard)}, the hard rows of "
+                f"{data_files or hub_id}"
+            )
         self._by_id = {row.id: row for row in self.rows.hard}
         self._documents: WeakValueDictionary[str, Document] = WeakValueDictionary()
 

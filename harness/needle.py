@@ -30,13 +30,9 @@ from harness.needle_settings import (
     check_material,
     check_profile,
     check_texts,
-    fields_of,
-    file_name_of,
-    keys_of,
     least_chars,
-    mapping_of,
-    text_of,
 )
+from harness.settings import fields_of, file_name_of, keys_of, mapping_of, text_of
 from harness.shell import File, Mounts, Shell
 
 T = TypeVar("T")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
 import sys
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from longbench import CONTEXT, made, row, shared, written
 from arcbench.text import restore
 from arcbench.types import ConfigError
 from harness.longbench_rows import COLUMNS, check, chunk_bounds, from_file, from_hub
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def fault(folder: Path, *rows: object, name: str = "rows.jsonl") -> str:
@@ -154,15 +157,22 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
     assert [r.id for r in from_file(path).hard] == ["row0", "row1"]
 
 
-@pytest.mark.skipif(find_spec("datasets") is not None, reason="the package datasets is here")
-def test_the_hub_needs_a_package_and_the_line_says_how_to_get_a_file_without_it():
-    with pytest.raises(ConfigError) as caught:
-        from_hub("zai-org/LongBench-v2", "2b48e49", "train")
-    said = str(caught.value)
-    assert said.startswith("harness.hub_id=zai-org/LongBench-v2: the package datasets is not installed; ")
-    assert "revision='2b48e49').to_json('longbench_v2.jsonl')" in said
-    assert said.endswith("then give harness.data_files=longbench_v2.jsonl")
-    assert "\n" not in said
+def test_the_hub_is_read_with_the_package_datasets(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "repo").mkdir()
+    path = written(tmp_path / "repo", row(0), row(1, difficulty="easy"), row(2))
+    rows = from_hub(str(tmp_path / "repo"), "any", "train")  # a local folder is a repository to it
+    assert [each.id for each in rows.hard] == ["row0", "row2"]
+    assert (rows.read, rows.sha256) == (3, from_file(path).sha256)
+
+
+def test_a_hub_out_of_reach_is_one_line_that_says_how_to_get_a_file(tmp_path):
+    code = f"from harness.longbench_rows import from_hub; from_hub('{tmp_path}/none', '2b48e49', 'train')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False,
+                          env={**os.environ, "HF_HUB_OFFLINE": "1"})  # fmt: skip
+    said = done.stderr.strip().rpartition("\n")[2]
+    assert said.startswith(f"arcbench.types.ConfigError: harness.hub_id={tmp_path}/none: cannot be loaded (")
+    assert said.endswith("run: make longbench-data, then give harness.data_files=data/longbench_v2.jsonl")
 
 
 def test_rows_of_any_source_are_checked_alike():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from arcbench.types import Budget, ConfigError, ContextOverflow, Message, Reply,
 from harness.longbench_single import Prompt, ask, extract, filled, fitted, pinned
 
 ROOT = Path(__file__).resolve().parents[1]
-FETCH = ROOT / "scripts" / "fetch_longbench_prompts.py"
+FETCH = ROOT / "scripts" / "fetch_longbench.py"
 
 
 class Desk(Bench):
@@ -327,7 +328,7 @@ def test_a_prompt_file_that_is_missing_or_changed_is_one_line_that_says_how_to_g
         )
     assert str(caught.value) == (
         f"harness.official.folder={tmp_path}/none: no 0shot.txt (No such file or directory); "
-        f"fetch it with: python scripts/fetch_longbench_prompts.py --out {tmp_path}/none"
+        f"fetch it with: python scripts/fetch_longbench.py prompts --out {tmp_path}/none"
     )
     hashes = prompt_files(tmp_path / "prompts")
     (tmp_path / "prompts" / "0shot.txt").write_text("changed", "utf-8")
@@ -336,16 +337,19 @@ def test_a_prompt_file_that_is_missing_or_changed_is_one_line_that_says_how_to_g
 
 
 def fetch(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(FETCH), *words], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, str(FETCH), *words], capture_output=True, text=True, check=False, env=environment
+    )
 
 
 def test_the_fetch_script_keeps_only_what_has_the_right_hash(tmp_path):
     prompt_files(tmp_path / "prompts")  # sound files, but not the benchmark's
-    done = fetch("--from", str(tmp_path / "prompts"), "--out", str(tmp_path / "out"))
+    done = fetch("prompts", "--from", str(tmp_path / "prompts"), "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "0shot.txt: has SHA-256" in done.stderr
     assert not (tmp_path / "out").exists()
-    done = fetch("--from", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
+    done = fetch("prompts", "--from", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "No such file" in done.stderr

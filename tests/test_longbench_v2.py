@@ -82,7 +82,8 @@ def test_tasks_are_the_same_for_every_seed_number_and_order(tmp_path):
     shortest = made(path, "harness.order=shortest", "harness.n_tasks=2").tasks()
     assert [(t.facts["row"], t.index) for t in shortest] == [("row1", 1), ("row2", 2)]
     assert [t.id for t in made(path, "seed=1").tasks()] == [t.id for t in every]
-    assert len(made(path, "harness.n_tasks=50").tasks()) == 3
+    with pytest.raises(ConfigError, match=r"^harness\.n_tasks=50: must be null \(all\), or at most 3, the hard rows"):
+        made(path, "harness.n_tasks=50")
 
 
 def test_identical_choices_and_texts_that_look_like_places_stay_as_they_are(tmp_path):

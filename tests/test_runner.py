@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import orjson
 import pytest
 import yaml
 from fakes import compose
+from longbench import row, written
 
 from arcbench.records import RunFolder, read_episodes
 from arcbench.runner import Cell, run_episodes
@@ -126,15 +128,18 @@ async def played(cell: Cell) -> list[str]:
 
 OTHERS = [f"recall={name}" for name in choices("recall")]
 OTHERS += [f"experiment={name}" for name in choices("experiment")]
+# without the benchmark's own prompt files, which are not ours: tests/test_longbench_single.py has stand-ins
+OTHERS = [f"{word} harness.delivery=no_context" if word.endswith("official") else word for word in OTHERS]
 OTHERS += [f"engine={name}" for name in choices("engine") if name not in ("vllm", "replay")]
 OTHERS += [f"engine=vllm model={name} budget=tiny" for name in choices("model") if name != "scripted"]
 
 
 @pytest.mark.parametrize("word", OTHERS)
-def test_every_other_choice_composes(word):
+def test_every_other_choice_composes(tmp_path, word):
     if "smollm2" in word and not (ROOT / "models/smollm2-135m/config.json").exists():
         pytest.skip("the weights of smollm2-135m are not prepared: make smollm2")
-    cell = Cell.compose(compose(*word.split()))
+    data = [f"harness.data_files={written(tmp_path, *map(row, range(8)))}"] if "longbench" in word else []
+    cell = Cell.compose(compose(*word.split(), *data))
     assert cell.config["engine"]["window_tokens"] == cell.budget.window_tokens
 
 
@@ -287,6 +292,24 @@ def test_a_manifest_that_is_gone_comes_back(tmp_path):
         damage()
         assert run(*words, cwd=tmp_path)[0] == 0
         assert orjson.loads(path.read_bytes())["planned"] == 1
+
+
+def test_a_run_is_not_continued_on_other_data_of_the_same_name(tmp_path):
+    words = ("harness=longbench_v2_hard", f"harness.data_files={tmp_path}/rows.jsonl", "method=full_context")
+    written(tmp_path, row(0), row(1))
+    assert run(*words, "harness.n_tasks=1", cwd=tmp_path)[0] == 0
+    assert run(*words, "harness.order=shortest", cwd=tmp_path)[0] == 0  # the same cell, whichever rows come first
+    (path,) = tmp_path.rglob("episodes.jsonl")
+    before = path.read_bytes()
+    assert before.count(b"\n") == 2
+    written(tmp_path, row(0), row(1, question="Which boat is another?"))
+    status, out, err = run(*words, cwd=tmp_path)
+    assert (status, out) == (2, [])
+    assert re.match(
+        rf"arcbench: data\.sha256=[0-9a-f]{{64}}: {path.parent} holds a run on data with [0-9a-f]{{64}};", err
+    )
+    assert err.count("\n") == 1
+    assert path.read_bytes() == before
 
 
 def test_the_manifest_says_what_the_run_ran_on(tmp_path):
