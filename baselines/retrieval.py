@@ -6,12 +6,13 @@ Both are deterministic, and ties go to the newer passage.
 from __future__ import annotations
 
 import re
+from array import array
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-import bm25s
 import numpy as np
 
 from arcbench.types import ConfigError
@@ -38,7 +39,11 @@ def ranked(scores: Any, count: int) -> list[int]:
 
 
 class Bm25:
-    """BM25 over lower-case words (bm25s). The index is built anew only when a query follows an addition."""
+    """BM25 over lower-case words, scored as the package bm25s does (Lucene's formula).
+
+    The index grows in place: an addition costs its own words, a query the passages that hold one of its words. A
+    package that indexes a whole corpus at once would do all of it again after each page of a long document.
+    """
 
     def __init__(self, *, k1: float, b: float) -> None:
         for key, value, most in (("bm25_k1", k1, float("inf")), ("bm25_b", b, 1.0)):
@@ -46,23 +51,36 @@ class Bm25:
                 raise ConfigError(f"method.{key}={value!r}: must be a number from 0 to {most:g}")
         self.k1 = k1
         self.b = b
-        self.words: list[list[str]] = []
-        self.index: bm25s.BM25 | None = None
+        self.lengths = array("l")  # words of each passage
+        self.holding: dict[str, tuple[array[int], array[int]]] = {}  # by word: places of passages, how often in each
 
     def add(self, passages: Sequence[str]) -> None:
         """Append passages; the words of each are found once."""
-        self.words += [_words(passage) for passage in passages]
-        self.index = None
+        for passage in passages:
+            words = _words(passage)
+            for word, count in Counter(words).items():
+                places, counts = self.holding.setdefault(word, (array("l"), array("l")))
+                places.append(len(self.lengths))
+                counts.append(count)
+            self.lengths.append(len(words))
 
     def best(self, query: str, count: int) -> list[int]:
         """See :class:`Retriever`."""
-        asked = _words(query)
-        if not asked or not any(self.words):  # neither is a case for bm25s
-            return ranked(np.zeros(len(self.words)), count)
-        if self.index is None:
-            self.index = bm25s.BM25(k1=self.k1, b=self.b)
-            self.index.index(self.words, show_progress=False)
-        return ranked(self.index.get_scores(asked), count)
+        return ranked(self.scores(query), count)
+
+    def scores(self, query: str) -> Any:
+        """The score of each passage, in their order (float64)."""
+        lengths = np.array(self.lengths)
+        scores = np.zeros(len(lengths))
+        if not lengths.any():
+            return scores
+        norms = self.k1 * (1 - self.b + self.b * lengths / lengths.mean())
+        for word, times in Counter(_words(query)).items():
+            if word in self.holding:
+                places, counts = map(np.array, self.holding[word])
+                idf = np.log(1 + (len(scores) - len(places) + 0.5) / (len(places) + 0.5))
+                scores[places] += times * idf * counts / (counts + norms[places])
+        return scores
 
 
 class Dense:

@@ -34,10 +34,12 @@ TEXT_PLACES: Mapping[str, tuple[str, ...]] = {
     "chunk_usage": ("chunks",),
     "closed": (),
     "submit_usage": (),
+    "next_command": ("command",),
     "accepted": (),
 }
 _SUBMISSION = re.compile(r"ANSWER=([A-D])")
 _NUMBER = re.compile(r"[0-9]{1,9}")
+SUBMIT = "submit ANSWER=<A-D>"
 OFFICIAL_KEYS = ("folder", "address", "commit", "files")
 
 
@@ -124,6 +126,8 @@ class LongBench(Harness):
         chunk_chars: int,
         chunk_most: int,
         answer_now_commands: int,
+        guidance: str,
+        guided_chunks: int,
         force_at_calls: Sequence[int],
         thinking: bool,
         method: str,
@@ -145,6 +149,8 @@ class LongBench(Harness):
         self.file_name = file_name_of(file_name)
         self.chunk_chars = whole("harness.chunk_chars", chunk_chars, 1, whole("harness.chunk_most", chunk_most, 1))
         self.answer_now_commands = whole("harness.answer_now_commands", answer_now_commands, 0)
+        self.guidance = one_of("harness.guidance", guidance, ("none", "next_command"))
+        self.guided_chunks = whole("harness.guided_chunks", guided_chunks, 1)
         self.thinking = thinking
         if delivery == "replay" and force_at_calls:
             raise ConfigError(
@@ -267,7 +273,13 @@ class LongBench(Harness):
 
     def question(self, row: Row) -> Observation:
         """Question and choices, never cut."""
-        return Observation(self._asked(row), exact=True)
+        return self.guided(Observation(self._asked(row), exact=True), SUBMIT)
+
+    def guided(self, seen: Observation, command: str) -> Observation:
+        """With ``guidance=next_command``: what is seen, ending by naming the next command (never the letter)."""
+        if self.guidance == "none":
+            return seen
+        return replace(seen, text=f"{seen.text}\n{fill(self.texts['next_command'], command=command)}")
 
     def _asked(self, row: Row) -> str:
         choices = dict(zip(CHOICES, (choice.strip() for choice in row.choices), strict=True))
@@ -281,7 +293,8 @@ class LongBench(Harness):
         if self.delivery == "replay":
             return fill(self.texts["replay"], **sizes).rstrip("\n")
         more = {"question": self._asked(row), "file": self.file_name, "chunk_chars": self.chunk_chars}
-        return fill(self.texts["files"], lines=row.lines, **sizes, **more).rstrip("\n")
+        prompt = fill(self.texts["files"], lines=row.lines, **sizes, **more).rstrip("\n")
+        return self.guided(Observation(prompt), "chunk 1").text
 
     def _prompts(
         self, single: Mapping[str, Sequence[Mapping[str, Any]]], official: Mapping[str, Any]
@@ -332,7 +345,7 @@ class LongBenchEnvironment(Environment):
             step = Step(self._harness.question(self._row))
         else:
             step = Step(self._command(action, mounts))
-        return step if step.ending else replace(step, observation=self._noted(step.observation))
+        return step if step.ending else replace(step, observation=self._noted(self._guided(step.observation)))
 
     def counters(self) -> Mapping[str, int]:
         """Commands, different chunks read, chunks asked for once the document was closed, malformed submissions."""
@@ -370,6 +383,16 @@ class LongBenchEnvironment(Environment):
             self._malformed += 1
             return Step(Observation(self._harness.texts["submit_usage"].strip(), returncode=2))
         return Step(Observation(self._harness.texts["accepted"].strip()), "submitted", found[1])
+
+    def _guided(self, seen: Observation) -> Observation:
+        """Where the document can be read: the first chunks one after the other, then the answer."""
+        following = self._commands + 1
+        most = min(self._harness.guided_chunks, self._document.chunks, self._harness.turn_limit - 1)
+        return (
+            self._harness.guided(seen, f"chunk {following}" if following <= most else SUBMIT)
+            if self._readable
+            else seen
+        )
 
     def _noted(self, seen: Observation) -> Observation:
         """With the notice, above what is seen, that only few commands are left."""

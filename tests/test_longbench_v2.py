@@ -86,6 +86,20 @@ def test_tasks_are_the_same_for_every_seed_number_and_order(tmp_path):
         made(path, "harness.n_tasks=50")
 
 
+def test_guidance_names_the_next_command_and_never_the_letter(tmp_path):
+    words = ("harness.guidance=next_command", "harness.guided_chunks=2")
+    harness = made(written(tmp_path, row(0)), *words)
+    (task,) = harness.tasks()
+    seat = environment(harness)
+    seen = [task.prompt, say(seat, "chunk 1"), say(seat, "chunk 2")]
+    named = [text.rpartition("\n")[2] for text in seen]
+    assert named == [f"Next command: {command}" for command in ("chunk 1", "chunk 2", "submit ANSWER=<A-D>")]
+    assert seen[1].startswith(CONTEXT[:5000])
+    (task,) = made(written(tmp_path, row(0)), *words, harness=REPLAY).tasks()
+    assert task.history[-1].observation.text.endswith("\nNext command: submit ANSWER=<A-D>")
+    assert "Next command" not in task.prompt + task.history[0].observation.text
+
+
 def test_identical_choices_and_texts_that_look_like_places_stay_as_they_are(tmp_path):
     odd = row(0, choice_A="the same", choice_B="the same", choice_C="$answer ${x} (D)", question=" cost: $5\n")
     prompt = made(written(tmp_path, odd)).tasks()[0].prompt

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+import bm25s
 import pytest
 from bench import PREFIX, Bench, budget, method, turn
 from hypothesis import given, settings
@@ -187,6 +188,27 @@ def test_bm25_takes_small_and_empty_corpora_and_queries() -> None:
     assert index.best("unknown", 4) == [2, 1, 0]
     index.add(["another thing entirely", "thing thing"])
     assert index.best("another", 1) == [3]
+
+
+WORDS = ["the", "old", "ferry", "at", "sea", "and", "a", "new", "boat"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), min_size=2),
+    st.lists(st.sampled_from([*WORDS, "unknown"]), min_size=1, max_size=5),
+    st.integers(1, 99),
+)
+def test_bm25_scores_a_grown_index_as_the_package_scores_a_whole_corpus(
+    corpus: list[list[str]], asked: list[str], cut: int
+) -> None:
+    index = Bm25(k1=1.5, b=0.75)
+    passages = [" ".join(words) for words in corpus]
+    index.add(passages[:cut])
+    index.add(passages[cut:])
+    whole = bm25s.BM25(k1=1.5, b=0.75)
+    whole.index(corpus, show_progress=False)
+    assert index.scores(" ".join(asked)) == pytest.approx(whole.get_scores(asked), rel=1e-5, abs=1e-6)
 
 
 def test_ties_go_to_the_newer_passage() -> None:
