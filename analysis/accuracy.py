@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import pandas as pd
@@ -27,6 +27,8 @@ UNSCORED = ("mock", "replay")
 
 OUTCOMES = ("correct", "wrong", "no_answer", "error")
 
+Own = Callable[[pd.DataFrame, pd.DataFrame], dict[str, Any]]
+
 _REASON = "n_no_answer_"
 _WORD_COLUMNS = {"profile", "budget", "recall", "engine", "model", "method", "variant", "setting"}
 
@@ -37,13 +39,16 @@ def sheets(runs: pd.DataFrame, episodes: pd.DataFrame) -> list[Sheet]:
     ``runs`` has one row a run, ``episodes`` one row an episode (its latest record), as ``arcbench.records``
     reads them. Raises :class:`ConfigError` when two runs claim the same seed of the same row.
     """
+    return [_sheet(kind, harness, accuracy(some, episodes)) for kind, harness, some in kinds(runs)]
+
+
+def kinds(runs: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """The runs by table: ``accuracy`` for models or ``mechanism`` for the scripted engine, and the harness."""
     scored = runs[~runs["engine"].isin(UNSCORED)]
-    kinds = [("accuracy", scored[scored["engine"] != SCRIPTED]), ("mechanism", scored[scored["engine"] == SCRIPTED])]
-    return [
-        _sheet(kind, str(harness), accuracy(some, episodes))
-        for kind, of_kind in kinds
-        for harness, some in of_kind.groupby("harness")
-    ]
+    scripted = scored["engine"] == SCRIPTED
+    for kind, of_kind in (("accuracy", scored[~scripted]), ("mechanism", scored[scripted])):
+        for harness, some in of_kind.groupby("harness"):
+            yield kind, str(harness), some
 
 
 def left_out(runs: pd.DataFrame) -> list[str]:
@@ -59,8 +64,9 @@ def left_out(runs: pd.DataFrame) -> list[str]:
 # ----------------------------------------------------------------------------------------- numbers
 
 
-def accuracy(runs: pd.DataFrame, episodes: pd.DataFrame) -> pd.DataFrame:
-    """One row for each method in each setting, seeds pooled.
+def accuracy(runs: pd.DataFrame, episodes: pd.DataFrame, own: Own | None = None) -> pd.DataFrame:
+    """One row for each method in each setting, seeds pooled; ``own`` adds a harness's columns to a row, from its runs
+    and their episodes.
 
     Columns are named as in the papers' CSV files where the quantity is theirs: ``n_*`` are tasks over all
     seeds, ``mean_no_answer`` and ``mean_n_success`` tasks a seed, ``*_pct`` percent, ``*_sd_pct`` the sample
@@ -76,7 +82,8 @@ def accuracy(runs: pd.DataFrame, episodes: pd.DataFrame) -> pd.DataFrame:
     for key, group in runs.groupby([*KEY, "setting"], sort=False):
         one_run_per_seed(group)
         its_episodes = episodes[episodes["run_dir"].isin(group["run_dir"])]
-        rows.append(dict(zip([*KEY, "setting"], key, strict=True)) | _row(group.sort_values("seed"), its_episodes))
+        row = dict(zip([*KEY, "setting"], key, strict=True)) | _row(group.sort_values("seed"), its_episodes)
+        rows.append(row | (own(group, its_episodes) if own else {}))
     rows.sort(key=order)
     _add_absent(rows)
     for row in rows:
@@ -209,20 +216,23 @@ def _text(value: Any) -> str:
 # ------------------------------------------------------------------------------- what people read
 
 
+def heading(kind: str, harness: str) -> tuple[str, list[str]]:
+    """The title of a table, and what must be said first of one that no model took part in."""
+    if kind == "accuracy":
+        return f"Accuracy on {harness}", []
+    return f"Mechanism check on {harness} (scripted engine)", [
+        "No language model took part: the rows show what a fixed reader, which follows its instructions to the letter "
+        "(and multiple-choice questions by counting words), can get back under each method. They are not a model's "
+        "score."
+    ]
+
+
 def _sheet(kind: str, harness: str, data: pd.DataFrame) -> Sheet:
     # what is the same in all rows is said once, above the table
     common = [c for c in (*BLOCK[1:-1], "setting") if data[c].nunique() == 1]
     lead = ["All rows: " + ", ".join(f"{c} {data[c].iloc[0]}" for c in common if data[c].iloc[0]) + "."]
-    if kind == "mechanism":
-        title = f"Mechanism check on {harness} (scripted engine)"
-        lead.insert(
-            0,
-            "No language model took part: the rows show what a fixed reader, which follows its instructions to the "
-            "letter (and multiple-choice questions by counting words), can get back under each method. They are not a "
-            "model's score.",
-        )
-    else:
-        title = f"Accuracy on {harness}"
+    title, warning = heading(kind, harness)
+    lead[:0] = warning
     lead.append(
         "Accuracy is over planned tasks, seeds pooled; SD is the sample SD over seeds; the interval is Wilson's, 95 %."
     )
@@ -263,21 +273,30 @@ def _body(data: pd.DataFrame, common: list[str]) -> pd.DataFrame:
         cells["seeds"] = str(row["n_seeds"])
         cells["planned/run/error"] = f"{row['n_planned']}/{row['n_run']}/{row['n_error']}"
         cells["wrong"] = str(row["n_wrong"])
-        cells["no answer because"] = _reasons(row)
+        cells["no answer because"] = reasons_of(row)
         shown.append(cells)
     return pd.DataFrame(shown)
 
 
-def _reasons(row: Mapping[str, Any]) -> str:
+def reasons_of(row: Mapping[str, Any]) -> str:
+    """Why there is no answer, with counts."""
     return ", ".join(f"{c.removeprefix(_REASON)} {n}" for c, n in row.items() if c.startswith(_REASON) and n) or DASH
 
 
 def _notes(data: pd.DataFrame, common: list[str]) -> Iterable[str]:
     names = [c for c in ("model", "method", "variant", *BLOCK[1:-1], "setting") if c not in common]
+    yield from notes_of(data, names)
+    for row in records_of(data):
+        if row["tasks_repeat_over_seeds"]:
+            yield (
+                f"{_name(row, names)} has no interval: the same task stands under several seeds, "
+                "and Wilson's takes tasks as independent."
+            )
 
-    def name(row: Mapping[str, Any]) -> str:
-        return ", ".join(row[c] for c in names if row[c])
 
+def notes_of(data: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
+    """What must be said of single rows, called by these columns: what is incomplete, what rests on fewer tasks, whose
+    own means failed."""
     for row in records_of(data):
         if row["incomplete"]:
             run = (
@@ -286,17 +305,16 @@ def _notes(data: pd.DataFrame, common: list[str]) -> Iterable[str]:
                 if row["n_run"]
                 else "no task has an outcome"
             )
-            yield f"† {name(row)} is incomplete: {row['incomplete']}. {run[0].upper()}{run[1:]}."
+            yield f"† {_name(row, names)} is incomplete: {row['incomplete']}. {run[0].upper()}{run[1:]}."
     for row in records_of(data):
         if row["absent"]:
-            yield f"{name(row)} rests on fewer tasks than the rows it stands beside: {row['absent']}."
-        if row["tasks_repeat_over_seeds"]:
-            yield (
-                f"{name(row)} has no interval: the same task stands under several seeds, "
-                "and Wilson's takes tasks as independent."
-            )
+            yield f"{_name(row, names)} rests on fewer tasks than the rows it stands beside: {row['absent']}."
         if row["n_method_failures"]:
             yield (
-                f"{name(row)}: the method's own means failed {row['n_method_failures']} times in "
+                f"{_name(row, names)}: the method's own means failed {row['n_method_failures']} times in "
                 f"{row['n_run']} episodes and it fell back to dropping."
             )
+
+
+def _name(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(row[c] for c in names if row[c])

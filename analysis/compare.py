@@ -18,19 +18,19 @@ from typing import Any
 import pandas as pd
 
 from analysis import foreign, paired, render, settings
-from analysis.accuracy import OUTCOMES, SCRIPTED, UNSCORED
-from analysis.paired import Counts, Interval, Item, P, Pairs
+from analysis import paired_effect as effect
+from analysis.accuracy import SCRIPTED
+from analysis.flips import Flips, flips, noise
+from analysis.paired import Counts, Item, P, Pairs
+from analysis.paired_effect import Interval
 from analysis.render import DASH, Sheet, number
 from analysis.rows import differing
+from analysis.sides import Outcome, Side, read
 from arcbench.checks import share, whole
-from arcbench.records import Run, RunError, flatten, runs_below
-from arcbench.types import ConfigError, Json
+from arcbench.records import RunError
+from arcbench.types import ConfigError
 
 PAIRED = Path("conf/statistics/paired.yaml")
-COMPLETED = ("correct", "wrong")
-"""Outcomes in which an answer was submitted and accepted."""
-SHARED_DOCUMENT = "context_sha256"
-"""The fact by which tasks on one document are one cluster; where a task lacks it, the task is the cluster."""
 _NOT_DIFFERENT = ("seed", "n_tasks", "concurrency", "results_dir", "run_dir", "protocol")
 _LISTED = 8
 
@@ -103,138 +103,6 @@ def _nth(names: list[str] | None, i: int, option: str) -> str | None:
     return None if names is None else names[min(i, len(names) - 1)]
 
 
-# ------------------------------------------------------------------------------------------ reading
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One task with an outcome under one seed."""
-
-    task: str
-    seed: int
-    completed: bool
-    correct: bool
-    cluster: str | None
-    fingerprint: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One of the two sets: its outcomes, how many were planned and went wrong, and what it was run with
-    (``settings`` is empty, ``protocols`` and ``engines`` too, for a log of another suite)."""
-
-    path: Path
-    what: str
-    outcomes: tuple[Outcome, ...]
-    n_planned: int
-    n_error: int
-    protocols: frozenset[str]
-    engines: frozenset[str]
-    settings: tuple[dict[str, str], ...]
-    notes: tuple[str, ...]
-
-    @property
-    def n_missing(self) -> int:
-        """Planned tasks without any record."""
-        return self.n_planned - self.n_error - len(self.outcomes)
-
-    def holes(self) -> str:
-        """What was planned and has no outcome, in words; empty when nothing is."""
-        parts = ((self.n_error, "in error"), (self.n_missing, "missing"))
-        return ", ".join(f"{n} {what}" for n, what in parts if n)
-
-
-def read(path: Path, choice: foreign.Choice) -> Side:
-    """A folder of runs or a foreign log. Raises :class:`ConfigError` or :class:`RunError` when it cannot be used,
-    ``OSError`` when it cannot be opened."""
-    if not path.exists():
-        raise ConfigError(f"{path}: not there; give a folder with runs or a log ({', '.join(foreign.SUFFIXES)})")
-    return _runs(path, choice.cluster_by) if path.is_dir() else _log(path, choice)
-
-
-def _runs(path: Path, cluster_by: str | None) -> Side:
-    outcomes: list[Outcome] = []
-    n_planned = n_error = 0
-    homes: dict[tuple[str, int], Path] = {}
-    runs = list(runs_below(path))
-    for run in runs:
-        if run.manifest["engine"] in UNSCORED:
-            raise ConfigError(f"{run.path}: engine {run.manifest['engine']} says nothing about a method")
-        n_recorded = 0
-        for record in run.episodes():
-            n_recorded += 1
-            key = (record["task"], record["seed"])
-            if key in homes:
-                raise ConfigError(
-                    f"task {key[0]} (seed {key[1]}) stands in {homes[key]} and in {run.path}; name a folder with one "
-                    "run a seed"
-                )
-            homes[key] = run.path
-            if record["outcome"] == "error":
-                n_error += 1
-            else:
-                outcomes.append(_outcome(run, record, cluster_by))
-        n_planned += max(run.manifest["planned"], n_recorded)  # planned anew with fewer, a run keeps what it has
-    names = dict.fromkeys(f"{run.manifest['method']} ({run.manifest['model']})" for run in runs)
-    return Side(
-        path=path,
-        what=", ".join(names),
-        outcomes=tuple(outcomes),
-        n_planned=n_planned,
-        n_error=n_error,
-        protocols=frozenset(str(run.manifest["protocol"]) for run in runs),
-        engines=frozenset(str(run.manifest["engine"]) for run in runs),
-        settings=tuple({key: str(value) for key, value in flatten(run.config).items()} for run in runs),
-        notes=(),
-    )
-
-
-def _outcome(run: Run, record: dict[str, Json], cluster_by: str | None) -> Outcome:
-    if record["outcome"] not in OUTCOMES:
-        raise ConfigError(
-            f"{run.path}: outcome {record['outcome']} of task {record['task']}; allowed: {', '.join(OUTCOMES)}"
-        )
-    facts = record.get("facts") or {}
-    if cluster_by is not None and cluster_by not in facts:
-        raise ConfigError(f"--cluster-by {cluster_by}: not a fact of task {record['task']} in {run.path}")
-    cluster = facts.get(cluster_by or SHARED_DOCUMENT)
-    return Outcome(
-        task=record["task"],
-        seed=record["seed"],
-        completed=record["outcome"] in COMPLETED,
-        correct=record["outcome"] == "correct",
-        cluster=None if cluster is None else str(cluster),
-        fingerprint="",
-    )
-
-
-def _log(path: Path, choice: foreign.Choice) -> Side:
-    log = foreign.read(path, choice)
-    outcomes = tuple(
-        Outcome(
-            task=sample.id,
-            seed=sample.epoch,
-            completed=sample.completed,
-            correct=sample.correct,
-            cluster=sample.cluster,
-            fingerprint=f"{log.suite}:{sample.fingerprint}" if sample.fingerprint else "",
-        )
-        for sample in log.samples
-        if sample.correct is not None
-    )
-    return Side(
-        path=path,
-        what=f"{log.suite} {log.task}".rstrip() + f", score {log.score}",
-        outcomes=outcomes,
-        n_planned=len(log.samples),
-        n_error=len(log.samples) - len(outcomes),
-        protocols=frozenset(),
-        engines=frozenset(),
-        settings=(),
-        notes=log.notes,
-    )
-
-
 # ---------------------------------------------------------------------------------------- comparing
 
 
@@ -242,11 +110,10 @@ def sheets(a: Side, b: Side, *, common: bool, statistics: Statistics) -> list[Sh
     """The table on completion and the one on correctness. Raises :class:`ConfigError` when the two sides must not
     be compared: two versions of the protocol, the scripted engine against a model, unequal task sets (unless
     ``common``), a task twice, or ids that do not mean the same thing."""
-    protocols = a.protocols | b.protocols
+    protocols = {**a.protocols, **b.protocols}
     if len(protocols) > 1:
-        raise ConfigError(
-            f"{a.path} and {b.path}: protocols {' and '.join(sorted(protocols))} in one table; run one of them again"
-        )
+        found = " and ".join(f"{protocol} in {folder}" for protocol, folder in sorted(protocols.items()))
+        raise ConfigError(f"{a.path} and {b.path}: protocols {found} in one table; run one of them again")
     scripted = [side for side in (a, b) if SCRIPTED in side.engines]
     if scripted and any(side.engines != {SCRIPTED} for side in (a, b)):
         raise ConfigError(
@@ -346,31 +213,31 @@ def _sheet(
     rows.percent("B, %", "b_pct", int(pairs.b.sum()) / counts.n if counts.n else None)
     rows.percent("difference A - B, points", "difference_pp", counts.difference)
     if not repeated:
-        rows.interval("  Newcombe, paired", "newcombe", paired.newcombe(counts, level=level))
-        rows.interval("  Tango", "tango", paired.tango(counts, level=level))
+        rows.interval("  Newcombe, paired", "newcombe", effect.newcombe(counts, level=level))
+        rows.interval("  Tango", "tango", effect.tango(counts, level=level))
     else:
-        bootstrap = paired.cluster_bootstrap(
+        bootstrap = effect.cluster_bootstrap(
             clusters, level=level, resamples=statistics.resamples, seed=statistics.resampling_seed
         )
         rows.interval("  cluster bootstrap", "bootstrap", bootstrap)
-        rows.interval("  Newcombe, pairs as independent", "newcombe", paired.newcombe(counts, level=level))
-        rows.interval("  Tango, pairs as independent", "tango", paired.tango(counts, level=level))
+        rows.interval("  Newcombe, pairs as independent", "newcombe", effect.newcombe(counts, level=level))
+        rows.interval("  Tango, pairs as independent", "tango", effect.tango(counts, level=level))
     if not scripted:
         _tests(rows, counts, pairs)
-    odds = paired.odds_ratio(counts)
-    limits = paired.odds_ratio_interval(counts, level=level)
+    odds = effect.odds_ratio(counts)
+    limits = effect.odds_ratio_interval(counts, level=level)
     rows.value("odds ratio, A only / B only", "odds_ratio", odds, "undefined" if odds is None else number(odds))
     rows.limits("  exact", "odds_ratio", limits, 1.0)
     if len(seeds) > 1:
-        per_seed = paired.seed_odds(seeds.values())
+        per_seed = effect.seed_odds(seeds.values())
         rows.value("odds ratio by seed, mean", "per_seed_odds_mean", per_seed.mean, number(per_seed.mean))
         rows.value("  SD", "per_seed_odds_sd", per_seed.sd, number(per_seed.sd))
         rows.value("  seeds used", "n_seeds_used", per_seed.n_used, f"{per_seed.n_used} of {per_seed.n_seeds}")
-    effect = paired.design_effect(clusters)
+    inflation = effect.design_effect(clusters)
     if repeated:
-        rows.value("design effect", "design_effect", effect, number(effect))
-    shown = paired.smallest_difference(
-        n=counts.n / effect,
+        rows.value("design effect", "design_effect", inflation, number(inflation))
+    shown = effect.smallest_difference(
+        n=counts.n / inflation,
         discordance=counts.n_discordant / counts.n if counts.n else 0.0,
         alpha=statistics.alpha,
         power=statistics.power,
@@ -378,6 +245,12 @@ def _sheet(
     if not scripted:
         label = f"smallest difference shown at {100 * statistics.power:.0f} % power, points"
         rows.percent(label, "smallest_difference_pp", shown)
+    again = None if scripted else _again(pairs)  # what is not sampled never turns out otherwise
+    if again:
+        rows.percent("A against A under other seeds, % flipped", "a_flips_pct", again[0].rate)
+        rows.percent("B against B under other seeds, % flipped", "b_flips_pct", again[1].rate)
+        within = noise(again[0].rate, again[1].rate, n=counts.n, level=level)
+        rows.percent(f"difference by sampling alone, {100 * level:.0f} %, ± points", "noise_pp", within)
     return Sheet(
         name=f"compare_{name}",
         title=f"A against B on {name}",
@@ -385,8 +258,14 @@ def _sheet(
         data=pd.DataFrame([{"outcome": name} | rows.data]),
         body=pd.DataFrame(rows.body).drop(columns=["p", "log10 p"] if scripted else []),
         text_columns=frozenset({"quantity"}),
-        notes=(*_notes(name, repeated, scripted, statistics), *notes),
+        notes=(*_notes(name, repeated, scripted, bool(again), statistics), *notes),
     )
+
+
+def _again(pairs: Pairs) -> tuple[Flips, Flips] | None:
+    """Each side against itself, where the same tasks stand under several seeds."""
+    a, b = (flips(pairs.ids, pairs.clusters, successes) for successes in (pairs.a, pairs.b))
+    return (a, b) if a and b else None
 
 
 def _tests(rows: _Rows, counts: Counts, pairs: Pairs) -> None:
@@ -451,7 +330,7 @@ def _about(label: str, side: Side) -> str:
     return f"{line}."
 
 
-def _notes(name: str, repeated: bool, scripted: bool, statistics: Statistics) -> Iterator[str]:
+def _notes(name: str, repeated: bool, scripted: bool, again: bool, statistics: Statistics) -> Iterator[str]:
     yield (
         "Completion: an answer was submitted and accepted, right or wrong."
         if name == "completion"
@@ -466,6 +345,11 @@ def _notes(name: str, repeated: bool, scripted: bool, statistics: Statistics) ->
             "others take pairs as independent and are too sure."
         )
         yield f"The bootstrap draws whole clusters, {statistics.resamples:,} times."
+    if again:
+        yield (
+            "By sampling alone, the difference on these very tasks moves so far from one set of seeds to another; what "
+            "is smaller is within the noise."
+        )
     yield (
         f"The smallest difference is for a two-sided McNemar test at {statistics.alpha} with these pairs and this "
         "discordance."

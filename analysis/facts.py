@@ -28,9 +28,10 @@ import pandas as pd
 
 from analysis import render, settings
 from analysis.accuracy import accuracy
+from analysis.frames import load
 from analysis.render import DASH, Sheet, number
 from analysis.rows import place, records_of
-from arcbench.records import Run, RunError, load, runs_below
+from arcbench.records import Run, RunError, runs_below
 from arcbench.types import ConfigError, Json
 
 BLOCK = ("harness", "profile", "budget", "recall", "engine", "model", "orders")

@@ -24,10 +24,11 @@ import pandas as pd
 
 from analysis import render
 from analysis.accuracy import accuracy
+from analysis.frames import load
 from analysis.reference import Reference
 from analysis.render import DASH, Sheet, number
 from analysis.rows import place
-from arcbench.records import Run, RunError, load, runs_below
+from arcbench.records import Run, RunError, runs_below
 from arcbench.types import ConfigError, Json, NoAnswer
 
 CELL = ("harness", "profile", "recall", "engine", "model", "window", "method", "variant", "dashboard")

@@ -39,7 +39,8 @@ KEY = (*BLOCK, "method", "variant")
 
 # Keys (by their last part) that are no setting: the runs of one row may differ in how much was run, and where.
 # Nor is the protocol, since two versions of it must not stand in one table at all: see one_run_per_seed.
-_NO_SETTING = ("seed", "n_tasks", "concurrency", "results_dir", "run_dir", "protocol")
+# harness.method repeats the row's own method.
+_NO_SETTING = ("seed", "n_tasks", "order", "concurrency", "results_dir", "run_dir", "protocol", "method")
 # Keys that say how hard the tasks and how tight the budget were: shown on every row when they differ between methods.
 _SHARED_KEYS = ("harness.", "budget.", "recall.")
 _LONGEST_VALUE_CHARS = 40

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis import accuracy, render
+from analysis import accuracy, frames, longbench_table, render
 from arcbench import records
 from arcbench.types import ConfigError
 
@@ -30,9 +30,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def tabulate(runs: Path, tables: Path) -> int:
     """Read the runs, write and print their tables; returns the exit status."""
-    frames = records.load(runs)
-    left_out = accuracy.left_out(frames.runs)
-    sheets = accuracy.sheets(frames.runs, frames.episodes)
+    read = frames.load(runs)
+    left_out = accuracy.left_out(read.runs)
+    # of a benchmark whose tasks share documents
+    on_documents = read.runs["harness"].isin(read.episodes.loc[read.episodes["document"].notna(), "harness"])
+    sheets = accuracy.sheets(read.runs[~on_documents], read.episodes)
+    if on_documents.any():
+        statistics = longbench_table.Statistics.read(longbench_table.STATISTICS)
+        sheets += longbench_table.sheets(read.runs[on_documents], read.episodes, read.compactions, statistics)
     if not sheets:
         return _refuse(f"no run below {runs} belongs in a table ({'; '.join(left_out)}): run `make reproduce-tables`")
     for sheet in sheets:

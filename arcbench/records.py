@@ -10,11 +10,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import orjson
 import yaml
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 EPISODES, MANIFEST, CONFIG = "episodes.jsonl", "manifest.json", "config.yaml"
 DIGEST_CHARS = 12
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, where PyYAML was built with it
+T = TypeVar("T")
 
 
 class RunError(RuntimeError):
@@ -256,15 +258,20 @@ def read_manifest(folder: Path) -> Mapping[str, Json]:
 
 
 def read_config(folder: Path) -> Mapping[str, Json]:
-    """A run's resolved config. Raises :class:`RunError` when it is damaged."""
+    """A run's resolved config. Raises :class:`RunError` when it is missing or damaged."""
     path = folder / CONFIG
     try:
-        config = yaml.safe_load(path.read_text("utf-8"))
+        config = yaml.load(path.read_text("utf-8"), _YAML)
+    except FileNotFoundError:
+        raise RunError(f"{folder}: no {CONFIG}; bring it back, or move the folder away") from None
     except (yaml.YAMLError, UnicodeDecodeError):
         config = None
     if not isinstance(config, dict):
         raise RunError(f"{path}: damaged; remove it and run the same command again, or move the folder away")
     return config
+
+
+# ------------------------------------------------------------------------------------------ frames
 
 
 @dataclass(frozen=True)
@@ -278,14 +285,29 @@ class Frames:
     compactions: pd.DataFrame
 
 
+@dataclass(frozen=True)
+class Part:
+    """What is read of each record: ``rows``, none or several, which all have these ``columns``, ``task`` among them.
+    Values are numbers, texts, true, false or None. What they depend on beside the record is part of the name."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Callable[[Mapping[str, Json]], Iterable[Mapping[str, Json]]]
+
+
+Columns = dict[str, list[Json]]
+"""The rows of a part, column by column."""
+
 RUN_COLUMNS = (
     "run_dir", "digest", "protocol", "harness", "profile", "engine", "model", "method", "variant",
     "budget", "recall", "seed", "planned",
 )  # fmt: skip
 EPISODE_COLUMNS = (
     "task", "index", "outcome", "reason", "submission", "error", "agent_calls", "method_calls", "prompt_tokens",
-    "completion_tokens", "cached_tokens", "compactions", "method_failures",
+    "completion_tokens", "cached_tokens", "compactions", "method_failures", "document",
 )  # fmt: skip
+DOCUMENT = "context_sha256"
+"""The fact by which tasks on one document are known; ``document`` is null where a task has a text of its own."""
 CALL_COLUMNS = (
     "number", "billed", "thinking", "prompt_tokens", "cached_tokens", "completion_tokens", "finish", "latency_s",
 )  # fmt: skip
@@ -304,9 +326,32 @@ class Run:
     manifest: Mapping[str, Json]
     config: Mapping[str, Json]
 
+    def each(self, pick: Callable[[dict[str, Json]], T]) -> list[T]:
+        """What ``pick`` takes of the latest record of each task, in the order in which the tasks were first tried.
+        Records are read one at a time and let go. Raises :class:`RunError` when a task was finished twice."""
+        latest: dict[str, T] = {}
+        finished: set[str] = set()
+        for record in read_episodes(self.path / EPISODES):
+            task = record["task"]
+            if task in finished:
+                raise RunError(
+                    f"{self.path}: task {task} stands twice in {EPISODES}, and the first was no error; take one of the "
+                    "two lines out, or move the folder away"
+                )
+            if record["outcome"] != "error":
+                finished.add(task)
+            latest[task] = pick(record)
+        return list(latest.values())
+
     def episodes(self) -> list[dict[str, Json]]:
-        """The latest record of each task, in the order in which the tasks were first tried."""
-        return list({record["task"]: record for record in read_episodes(self.path / EPISODES)}.values())
+        """The latest record of each task, whole: see :meth:`each`, which needs less memory."""
+        return self.each(lambda record: record)
+
+    def take(self, parts: Sequence[Part]) -> dict[str, Columns]:
+        """The rows of these parts, by their names. Raises :class:`RunError` as :meth:`each`."""
+        taken = self.each(lambda record: [list(part.rows(record)) for part in parts])
+        rows = {part.name: [row for of_task in taken for row in of_task[i]] for i, part in enumerate(parts)}
+        return {part.name: {name: [row[name] for row in rows[part.name]] for name in part.columns} for part in parts}
 
     @property
     def columns(self) -> dict[str, Json]:
@@ -316,11 +361,10 @@ class Run:
 
 def runs_below(root: Path | str) -> Iterator[Run]:
     """The run folders below ``root``, in order of their paths. Raises :class:`RunError` when there is none, or
-    when one is damaged or has episodes and no manifest."""
+    when one is damaged or has episodes and no manifest or no config."""
     root = Path(root)
     found = False
-    for config in sorted(root.rglob(CONFIG)):
-        folder = config.parent
+    for folder in sorted({path.parent for name in (CONFIG, EPISODES) for path in root.rglob(name)}):
         episodes = folder / EPISODES
         if not (folder / MANIFEST).exists() and not (episodes.exists() and episodes.stat().st_size):
             continue  # a run that was stopped before it began
@@ -330,27 +374,23 @@ def runs_below(root: Path | str) -> Iterator[Run]:
         raise RunError(f"{root}: no runs here; make some with `make reproduce-tables` or `python -m arcbench`")
 
 
-def load(root: Path | str) -> Frames:
-    """Read every run folder below ``root`` into frames. Raises as :func:`runs_below`."""
+def load(root: Path | str, take: Callable[[Run, Sequence[Part]], dict[str, Columns]] = Run.take) -> Frames:
+    """Read every run folder below ``root`` into frames; ``take`` reads the parts of one run (``analysis.frames`` has
+    one that keeps them). Raises as :func:`runs_below` and :meth:`Run.each`."""
     import pandas as pd
 
     runs: list[dict[str, Json]] = []
-    episodes: list[dict[str, Json]] = []
-    calls: list[dict[str, Json]] = []
-    compactions: list[dict[str, Json]] = []
+    frames: dict[str, Columns] = {part.name: {} for part in PARTS}
     for run in runs_below(root):
         runs.append(run.columns | {"config": flatten(run.config)})
-        for record in run.episodes():
-            key = {"run_dir": str(run.path), "task": record["task"]}
-            episodes.append(run.columns | _episode_row(record))
-            calls.extend(key | {name: call[name] for name in CALL_COLUMNS} for call in record["calls"])
-            compactions.extend(key | _compaction_row(row) for row in record["compactions"])
-    join = ["run_dir", "task"]
+        for name, columns in take(run, PARTS).items():
+            leading = run.columns if name == "episodes" else {"run_dir": str(run.path)}
+            repeated = {column: [value] * len(columns["task"]) for column, value in leading.items()}
+            for column, values in (repeated | columns).items():
+                frames[name].setdefault(column, []).extend(values)
     return Frames(
         runs=pd.DataFrame(runs, columns=[*RUN_COLUMNS, "config"]),
-        episodes=pd.DataFrame(episodes, columns=[*RUN_COLUMNS, *EPISODE_COLUMNS]),
-        calls=pd.DataFrame(calls, columns=[*join, *CALL_COLUMNS]),
-        compactions=pd.DataFrame(compactions, columns=[*join, *COMPACTION_COLUMNS]),
+        **{name: pd.DataFrame(columns) for name, columns in frames.items()},
     )
 
 
@@ -372,9 +412,24 @@ def _episode_row(record: Mapping[str, Json]) -> dict[str, Json]:
         "cached_tokens": None if None in cached else sum(cached),
         "compactions": sum(row["outcome"] == "done" for row in record["compactions"]),
         "method_failures": len(record["method_failures"]),
+        "document": (record.get("facts") or {}).get(DOCUMENT),
     }
 
 
-def _compaction_row(row: Mapping[str, Json]) -> dict[str, Json]:
-    fates = {fate: len(row["fates"].get(fate, ())) for fate in FATES}
-    return {name: row[name] for name in COMPACTION_COLUMNS if name not in FATES} | fates
+def _call_rows(record: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    for call in record["calls"]:
+        yield {"task": record["task"]} | {name: call[name] for name in CALL_COLUMNS}
+
+
+def _compaction_rows(record: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    for row in record["compactions"]:
+        fates = {fate: len(row["fates"].get(fate, ())) for fate in FATES}
+        yield {"task": record["task"]} | {name: row[name] for name in COMPACTION_COLUMNS if name not in FATES} | fates
+
+
+PARTS = (
+    Part("episodes", EPISODE_COLUMNS, lambda record: [_episode_row(record)]),
+    Part("calls", ("task", *CALL_COLUMNS), _call_rows),
+    Part("compactions", ("task", *COMPACTION_COLUMNS), _compaction_rows),
+)
+"""Of the frames but ``runs``, which is read from manifests and configs."""

@@ -326,6 +326,8 @@ def record_run(root: Path, of: dict[str, Any], outcomes: str) -> None:
     with RunFolder(root / of["run_dir"], of["config"], ignored=()) as folder:
         folder.write_manifest(manifest)
         for episode in played(of, outcomes):
+            if episode["task"] in folder.finished:
+                continue
             folder.append(
                 dict.fromkeys(NEEDED, ())
                 | episode

@@ -7,34 +7,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from recorded import record_run
 
 from analysis.compare import main
-from arcbench.records import NEEDED, RUN_COLUMNS, RunFolder
 
 DATA = Path(__file__).parent / "data"
-OUTCOMES = {"c": ("correct", None), "w": ("wrong", None), "n": ("no_answer", "turn_limit"), "e": ("error", None)}
-
-
-def record_run(
-    root: Path, outcomes: str, *, seed: int = 42, planned: int | None = None, tasks: str | None = None, **fields: Any
-) -> Path:
-    """One run folder from letters: c(orrect), w(rong), n(o answer), e(rror); ``tasks`` gives each task a letter of its
-    own, the same under every seed (without it tasks are those of the seed); ``documents`` the same for documents."""
-    documents = fields.pop("documents", None)
-    manifest = dict.fromkeys(RUN_COLUMNS[1:], "x") | {
-        "protocol": 1, "harness": "needle", "engine": "vllm", "model": "qwen3-8b", "method": "arc", "variant": None,
-        "seed": seed, "planned": planned if planned is not None else len(outcomes),
-    } | fields  # fmt: skip
-    config = {"method": {"id": manifest["method"]}, "seed": seed, "budget": {"window_tokens": 16384}}
-    with RunFolder(root / manifest["method"] / str(seed), config, ignored=()) as folder:
-        folder.write_manifest(manifest)
-        for i, letter in enumerate(outcomes):
-            outcome, reason = OUTCOMES[letter]
-            name = f"needle/{seed}/{i}" if tasks is None else f"task/{tasks[i]}"
-            facts = {"context_sha256": documents[i]} if documents else {}
-            record = {"task": name, "seed": seed, "index": i, "outcome": outcome, "reason": reason, "facts": facts}
-            folder.append(dict.fromkeys(NEEDED, ()) | record)
-    return root / manifest["method"]
 
 
 def compared(capsys: pytest.CaptureFixture[str], tables: Path, *arguments: object) -> dict[str, pd.Series[Any]]:
@@ -144,7 +121,9 @@ def test_scripted_runs_carry_no_p_values(tmp_path: Path, capsys: pytest.CaptureF
 def test_what_must_not_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = record_run(tmp_path, "cc")
     newer = record_run(tmp_path, "cc", method="newer", protocol=2)
-    assert f"{a} and {newer}: protocols 1 and 2 in one table" in refused(capsys, a, newer)
+    assert f"{a} and {newer}: protocols 1 in {a / '42'} and 2 in {newer / '42'} in one table" in refused(
+        capsys, a, newer
+    )
     mock = record_run(tmp_path / "mock", "cc", method="mock", engine="mock")
     assert "engine mock says nothing about a method" in refused(capsys, a, mock)
     for method in ("arc", "slim"):

@@ -14,9 +14,11 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from analysis import paired
-from analysis.paired import Clusters, Counts, Interval, Item, P, SeedOdds, pair
+from analysis import paired, paired_effect
+from analysis.paired import Clusters, Counts, Item, P, pair
+from analysis.paired_effect import Interval, SeedOdds
 from analysis.reference import Reference
+from analysis.seed_splits import seed_splits
 from arcbench.types import ConfigError
 
 TESTS = (paired.chi_square, paired.exact_one_sided, paired.exact_two_sided, paired.mid_p)
@@ -84,20 +86,41 @@ def test_several_ids_may_share_a_cluster() -> None:
 @pytest.mark.parametrize("cells", [counts(0, 0, both=5), counts(0, 0, neither=5), counts(0, 0)])
 def test_without_a_discordant_pair_p_is_one_and_the_odds_are_undefined(cells: Counts) -> None:
     assert [(test(cells).p, test(cells).log10_p, test(cells).printed()) for test in TESTS] == [(1.0, 0.0, "1")] * 4
-    assert paired.odds_ratio(cells) is None
-    assert paired.odds_ratio_interval(cells, level=0.95) is None
-    assert paired.seed_odds([cells, cells]) == SeedOdds(mean=None, sd=None, n_used=0, n_seeds=2)
+    assert paired_effect.odds_ratio(cells) is None
+    assert paired_effect.odds_ratio_interval(cells, level=0.95) is None
+    assert paired_effect.seed_odds([cells, cells]) == SeedOdds(mean=None, sd=None, n_used=0, n_seeds=2)
     by_cluster = clusters(*[(1, 0, 0)] * cells.n)
     assert [test(by_cluster).p for test in CLUSTERED] == [1.0] * 3
-    assert paired.design_effect(by_cluster) == 1.0
+    assert paired_effect.design_effect(by_cluster) == 1.0
 
 
 def test_without_pairs_there_is_no_difference_and_no_interval() -> None:
     assert counts(0, 0).difference is None
-    assert paired.newcombe(counts(0, 0), level=0.95) is None
-    assert paired.tango(counts(0, 0), level=0.95) is None
-    assert paired.cluster_bootstrap(clusters(), level=0.95, resamples=10, seed=1) is None
-    assert paired.smallest_difference(n=0, discordance=0.0, alpha=0.05, power=0.8) is None
+    assert paired_effect.newcombe(counts(0, 0), level=0.95) is None
+    assert paired_effect.tango(counts(0, 0), level=0.95) is None
+    assert paired_effect.cluster_bootstrap(clusters(), level=0.95, resamples=10, seed=1) is None
+    assert paired_effect.smallest_difference(n=0, discordance=0.0, alpha=0.05, power=0.8) is None
+
+
+def test_a_side_without_any_outcome_is_named() -> None:
+    with pytest.raises(ConfigError, match="^A and B do not have the same tasks: B lacks 1, 2$"):
+        pair(items("12", "10"), [], names=("A", "B"))
+    nothing = pair([], [], names=("A", "B"))
+    assert nothing.counts() == counts(0, 0)
+    assert nothing.by_seed() == {}
+    assert [test(nothing.by_cluster()).p for test in CLUSTERED] == [1.0] * 3
+
+
+@pytest.mark.parametrize("one", [(1, 1, 0), (5, 4, 0), (5, 1, 3)])
+def test_a_single_cluster_shows_nothing(one: tuple[int, int, int]) -> None:
+    """Whatever is in it, there are only two ways to swap; Durkalski's statistic is x^2 / x^2."""
+    single = clusters(one)
+    assert paired.sign_flip(single).p == 1.0
+    assert paired.obuchowski(single).p == 1.0
+    assert paired.durkalski(single).statistic == pytest.approx(1.0)
+    assert paired.durkalski(single).p == pytest.approx(0.3173, abs=5e-5)
+    low, high = paired_effect.cluster_bootstrap(single, level=0.95, resamples=10, seed=1) or (0.0, 0.0)
+    assert low < 0 < high
 
 
 def test_two_thousand_to_none_keeps_its_logarithm() -> None:
@@ -116,11 +139,11 @@ def test_two_thousand_to_none_keeps_its_logarithm() -> None:
 
 def test_all_to_one_side_has_an_interval_and_no_odds_ratio() -> None:
     cells = counts(3, 0)
-    assert paired.odds_ratio(cells) is None
-    low, high = paired.odds_ratio_interval(cells, level=0.95) or (0, 0)
+    assert paired_effect.odds_ratio(cells) is None
+    low, high = paired_effect.odds_ratio_interval(cells, level=0.95) or (0, 0)
     share = 0.025 ** (1 / 3)  # Clopper-Pearson when all succeed
     assert (low, high) == (pytest.approx(share / (1 - share)), math.inf)
-    assert paired.odds_ratio(counts(0, 3)) == 0.0
+    assert paired_effect.odds_ratio(counts(0, 3)) == 0.0
 
 
 # ---------------------------------------------------------------------------------- pooled tests
@@ -152,11 +175,11 @@ def test_against_a_published_example() -> None:
     assert paired.chi_square(cells).p == pytest.approx(0.055009, abs=5e-7)
     assert paired.exact_two_sided(cells).p == pytest.approx(0.052479, abs=5e-7)
     assert paired.mid_p(cells).p == pytest.approx(0.034690, abs=5e-7)
-    assert paired.newcombe(cells, level=0.95) == pytest.approx((-0.1186, -0.0046), abs=5e-5)
-    assert paired.tango(cells, level=0.95) == pytest.approx((-0.1240, -0.0054), abs=5e-5)
+    assert paired_effect.newcombe(cells, level=0.95) == pytest.approx((-0.1186, -0.0046), abs=5e-5)
+    assert paired_effect.tango(cells, level=0.95) == pytest.approx((-0.1240, -0.0054), abs=5e-5)
     # 25 and 2 discordant pairs (Ezra et al., 2010), the same chapter
-    assert paired.odds_ratio(counts(25, 2)) == 12.5
-    assert paired.odds_ratio_interval(counts(25, 2), level=0.95) == pytest.approx((3.1169, 108.8892), abs=5e-5)
+    assert paired_effect.odds_ratio(counts(25, 2)) == 12.5
+    assert paired_effect.odds_ratio_interval(counts(25, 2), level=0.95) == pytest.approx((3.1169, 108.8892), abs=5e-5)
 
 
 @pytest.mark.parametrize("cells", [(1, 0, 2), (3, 3, 0), (0, 4, 1)])
@@ -186,8 +209,8 @@ def test_clustered_tests_worked_by_hand() -> None:
     # ±2 ±2 ±1 reaches 5 in 2 of 8 ways
     assert paired.sign_flip(clusters((3, 2, 0), (3, 2, 0), (3, 1, 0))).p == pytest.approx(2 / 8)
     # sum d^2 = 5 against 5 discordant pairs
-    assert paired.design_effect(three) == pytest.approx(5 / 5)
-    assert paired.design_effect(clusters((3, 3, 0), (3, 0, 3))) == pytest.approx(18 / 6)
+    assert paired_effect.design_effect(three) == pytest.approx(5 / 5)
+    assert paired_effect.design_effect(clusters((3, 3, 0), (3, 0, 3))) == pytest.approx(18 / 6)
 
 
 def test_obuchowski_is_her_variance_under_equal_proportions() -> None:
@@ -214,7 +237,7 @@ def test_clusters_of_one_pair_give_the_pooled_tests(a_only: int, b_only: int) ->
     k = a_only + b_only + 5
     assert paired.obuchowski(single).statistic == pytest.approx((k - 1) / k * pooled.statistic)
     assert paired.sign_flip(single).p == pytest.approx(paired.exact_two_sided(counts(a_only, b_only)).p)
-    assert paired.design_effect(single) == 1.0
+    assert paired_effect.design_effect(single) == 1.0
 
 
 def test_sign_flip_against_every_swap() -> None:
@@ -228,25 +251,6 @@ def test_sign_flip_against_every_swap() -> None:
         assert paired.sign_flip(cells).p == pytest.approx(np.mean([s >= abs(d.sum()) for s in sums]))
 
 
-def test_type_one_error_of_the_clustered_tests_holds_and_of_the_pooled_ones_rises() -> None:
-    simulations = 600
-    rates = [
-        paired.type_one_error(
-            n_tasks=100, n_seeds=3, mean_logit=-1.0, task_sd=1.5, interaction_sd=sd, n_simulations=simulations,
-            alpha=0.05, seed=11,
-        )
-        for sd in (0.0, 1.0, 3.0)
-    ]  # fmt: skip
-    error = math.sqrt(0.05 * 0.95 / simulations)
-    for rate in rates:
-        for test in ("Durkalski", "Obuchowski", "cluster sign-flip"):
-            assert abs(rate[test] - 0.05) <= 3 * error, (test, rate)
-    for test in ("pooled chi-square", "pooled exact two-sided", "pooled mid-p"):
-        assert rates[0][test] <= 0.05 + 3 * error
-        assert rates[0][test] < rates[1][test] < rates[2][test]
-        assert rates[2][test] > 0.1
-
-
 # --------------------------------------------------------------------------------- family of tests
 
 
@@ -257,6 +261,8 @@ def test_holm_leaves_an_undefined_p_aside() -> None:
     assert [with_hole[0], with_hole[2]] == without
     assert [p and p.p for p in with_hole] == [pytest.approx(0.02), None, pytest.approx(0.03)]
     assert paired.holm([]) == []
+    assert paired.holm([None, None]) == [None, None]
+    assert paired.holm([None, P(0.04, math.log10(0.04))])[1] == pytest.approx((0.04, math.log10(0.04), None))
 
 
 def test_holm_agrees_with_statsmodels_and_does_not_underflow() -> None:
@@ -273,22 +279,24 @@ def test_holm_agrees_with_statsmodels_and_does_not_underflow() -> None:
 
 def test_intervals_where_nothing_differs_do_not_shrink_to_a_point() -> None:
     z2 = stats.norm.ppf(0.975) ** 2
-    assert paired.tango(counts(0, 0, both=20), level=0.95) == pytest.approx((-z2 / (20 + z2), z2 / (20 + z2)))
-    low, high = paired.newcombe(counts(0, 0, both=20), level=0.95) or (0.0, 0.0)
+    assert paired_effect.tango(counts(0, 0, both=20), level=0.95) == pytest.approx((-z2 / (20 + z2), z2 / (20 + z2)))
+    low, high = paired_effect.newcombe(counts(0, 0, both=20), level=0.95) or (0.0, 0.0)
     assert low < -0.1
     assert high > 0.1
     same = clusters(*[(3, 0, 0)] * 20)
-    assert paired.cluster_bootstrap(same, level=0.95, resamples=50, seed=1) == pytest.approx(
+    assert paired_effect.cluster_bootstrap(same, level=0.95, resamples=50, seed=1) == pytest.approx(
         (-z2 / (20 + z2), z2 / (20 + z2))
     )
     won = clusters(*[(3, 3, 0)] * 20)
-    assert paired.cluster_bootstrap(won, level=0.95, resamples=50, seed=1) == pytest.approx(((20 - z2) / (20 + z2), 1))
+    assert paired_effect.cluster_bootstrap(won, level=0.95, resamples=50, seed=1) == pytest.approx(
+        ((20 - z2) / (20 + z2), 1)
+    )
 
 
 @pytest.mark.parametrize("cells", [counts(8, 0), counts(0, 8), counts(3, 1, 4, 2), counts(1, 0, 0, 0)])
 def test_intervals_hold_the_estimate_and_turn_over_with_the_sides(cells: Counts) -> None:
     turned = counts(cells.n_b_only, cells.n_a_only, cells.n_both, cells.n_neither)
-    for interval in (paired.newcombe, paired.tango):
+    for interval in (paired_effect.newcombe, paired_effect.tango):
         low, high = interval(cells, level=0.95) or (0.0, 0.0)
         assert -1 <= low <= (cells.difference or 0) <= high <= 1
         assert interval(turned, level=0.95) == pytest.approx((-high, -low))
@@ -296,7 +304,7 @@ def test_intervals_hold_the_estimate_and_turn_over_with_the_sides(cells: Counts)
 
 def test_tango_limits_are_where_its_score_is_z() -> None:
     # b = 0: q = (1 - delta) / 2, and score^2 = n (1 - delta) / (1 + delta)
-    low, high = paired.tango(counts(8, 0), level=0.95) or (0.0, 0.0)
+    low, high = paired_effect.tango(counts(8, 0), level=0.95) or (0.0, 0.0)
     z2 = stats.norm.ppf(0.975) ** 2
     assert low == pytest.approx((8 - z2) / (8 + z2))
     assert high == 1.0
@@ -306,16 +314,16 @@ def test_cluster_bootstrap_is_as_wide_as_the_clusters_vary() -> None:
     rng = np.random.default_rng(9)
     wins = rng.binomial(3, rng.choice([0.1, 0.9], 400))
     cells = clusters(*[(3, w, 0) for w in wins])
-    low, high = paired.cluster_bootstrap(cells, level=0.95, resamples=2000, seed=4) or (0.0, 0.0)
+    low, high = paired_effect.cluster_bootstrap(cells, level=0.95, resamples=2000, seed=4) or (0.0, 0.0)
     half = 1.96 * (wins / 3).std() / math.sqrt(400)
     assert (low + high) / 2 == pytest.approx(wins.mean() / 3, abs=half / 5)
     assert (high - low) / 2 == pytest.approx(half, rel=0.1)
-    assert paired.cluster_bootstrap(cells, level=0.95, resamples=2000, seed=4) == Interval(low, high)
+    assert paired_effect.cluster_bootstrap(cells, level=0.95, resamples=2000, seed=4) == Interval(low, high)
 
 
 def test_the_smallest_difference_has_the_power_it_says() -> None:
     n, discordance = 400, 0.2
-    delta = paired.smallest_difference(n=n, discordance=discordance, alpha=0.05, power=0.8)
+    delta = paired_effect.smallest_difference(n=n, discordance=discordance, alpha=0.05, power=0.8)
     assert delta
     rng = np.random.default_rng(2)
     cells = rng.multinomial(n, [(discordance + delta) / 2, (discordance - delta) / 2, 1 - discordance], 4000)
@@ -324,10 +332,10 @@ def test_the_smallest_difference_has_the_power_it_says() -> None:
 
 
 def test_the_smallest_difference_at_the_ends() -> None:
-    few = paired.smallest_difference(n=3, discordance=0.1, alpha=0.05, power=0.8)
+    few = paired_effect.smallest_difference(n=3, discordance=0.1, alpha=0.05, power=0.8)
     assert few is None
     # nothing discordant seen: all pairs that differ would go one way
-    delta = paired.smallest_difference(n=1000, discordance=0.0, alpha=0.05, power=0.8) or 0
+    delta = paired_effect.smallest_difference(n=1000, discordance=0.0, alpha=0.05, power=0.8) or 0
     z = math.sqrt(delta) * 1.959964 + math.sqrt(delta - delta**2) * 0.841621
     assert delta == pytest.approx(z / math.sqrt(1000), rel=1e-5)
 
@@ -387,7 +395,7 @@ def test_six_decimals_is_the_only_place_where_the_chi_square_ps_fit() -> None:
 def test_the_printed_odds_ratio_is_n_a_only_over_n_b_only(row: Any) -> None:
     """Conditional, and inf where n_b_only is 0 (ours: undefined). 1882/16 = 117.625 is printed 117.62: rounded half
     to even. Adding a half to both (Haldane) would give 114.09."""
-    odds = paired.odds_ratio(printed_counts(row))
+    odds = paired_effect.odds_ratio(printed_counts(row))
     if row.odds_ratio == "inf":
         assert odds is None
         return
@@ -403,7 +411,7 @@ def test_the_printed_cells_sum_to_the_pairs(row: Any) -> None:
 @functools.cache
 def splits(row: Any, ddof: int) -> list[tuple[tuple[int, int], ...]]:
     n_used = int(row.n_discordant_seeds)
-    return paired.seed_splits(
+    return seed_splits(
         n_a_only=int(row.n_a_only),
         n_b_only=int(row.n_b_only),
         mean=float(row.per_seed_odds_mean),
@@ -426,7 +434,7 @@ def test_per_seed_odds_come_out_of_whole_counts_of_three_seeds(row: Any) -> None
     found = splits(row, ddof=1)
     assert found
     for split in found[:3]:
-        odds = paired.seed_odds([counts(a_only, b_only) for a_only, b_only in split])
+        odds = paired_effect.seed_odds([counts(a_only, b_only) for a_only, b_only in split])
         assert odds.mean == pytest.approx(float(row.per_seed_odds_mean), abs=0.00501)
         if odds.n_used > 1:
             assert odds.sd == pytest.approx(float(row.per_seed_odds_sd), abs=0.00501)
@@ -459,10 +467,10 @@ def test_the_sd_over_seeds_is_the_samples() -> None:
 
 def test_splits_worked_by_hand() -> None:
     # 2 = 1 + 1 and 4 = 1 + 3 over two seeds: odds 1 and 3, mean 2, SD sqrt(2)
-    found = paired.seed_splits(
+    found = seed_splits(
         n_a_only=4, n_b_only=2, mean=2.0, sd=1.41, n_used=2, n_seeds=2, ddof=1, decimals=2
     )  # fmt: skip
     assert found == [((1, 1), (3, 1))]
     # the third seed has no b: what is left of n_a_only may be there
-    found = paired.seed_splits(n_a_only=67, n_b_only=2, mean=9.5, sd=None, n_used=1, n_seeds=3, ddof=1, decimals=2)
+    found = seed_splits(n_a_only=67, n_b_only=2, mean=9.5, sd=None, n_used=1, n_seeds=3, ddof=1, decimals=2)
     assert found == [((19, 2),)]

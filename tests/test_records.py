@@ -418,3 +418,24 @@ def test_reading_nothing_or_half_a_run_is_refused(tmp_path: Path) -> None:
         folder.append(record("a"))
     with pytest.raises(RunError, match=r"a: no manifest\.json; run the same command again"):
         load(tmp_path)
+    with RunFolder(tmp_path / "a", config(), IGNORED) as folder:
+        folder.write_manifest(manifest())
+    (tmp_path / "a" / CONFIG).unlink()
+    with pytest.raises(RunError, match=r"a: no config\.yaml; bring it back, or move the folder away"):
+        load(tmp_path)
+
+
+def test_a_task_that_was_finished_twice_is_refused(tmp_path: Path) -> None:
+    """Two files put together, say; a task that stands twice because it was in error is none such."""
+    with RunFolder(tmp_path / "a", config(), IGNORED) as folder:
+        folder.write_manifest(manifest())
+        folder.append(record("t1", "error"))
+        folder.append(record("t1", "wrong"))
+    assert list(load(tmp_path).episodes["outcome"]) == ["wrong"]
+    for second in ("wrong", "error"):
+        whole = (tmp_path / "a" / EPISODES).read_bytes()
+        with (tmp_path / "a" / EPISODES).open("ab") as file:
+            file.write(orjson.dumps(record("t1", second)) + b"\n")
+        with pytest.raises(RunError, match=r"a: task t1 stands twice in episodes\.jsonl, .*; take one of the "):
+            load(tmp_path)
+        (tmp_path / "a" / EPISODES).write_bytes(whole)

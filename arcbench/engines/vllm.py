@@ -69,6 +69,7 @@ class VLLMEngine(CountingEngine):
         super().__init__(id=id, model=model, window_tokens=window_tokens, concurrency=concurrency, keep_ids=True)
         self.timeout_s = timeout_s
         self._config = model
+        self._seed = seed
         self._per_request_seed = per_request_seed
         self._cpu_kv_cache_gib = cpu_kv_cache_gib
         self._flags: dict[str, Json] = {
@@ -215,7 +216,8 @@ class VLLMEngine(CountingEngine):
         return SamplingParams(
             **self._config["sampling"]["thinking" if request.thinking else "no_thinking"],
             max_tokens=request.max_tokens,
-            seed=request.seed if self._per_request_seed else None,
+            # the engine's seed alone varies the sampling of the same tasks
+            seed=(request.seed + self._seed) % 2**31 if self._per_request_seed else None,
             structured_outputs=constraint,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )

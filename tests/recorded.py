@@ -1,0 +1,34 @@
+"""Run folders made of letters, for tables whose cells are worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from arcbench.records import NEEDED, RUN_COLUMNS, RunFolder
+
+OUTCOMES = {"c": ("correct", None), "w": ("wrong", None), "n": ("no_answer", "turn_limit"), "e": ("error", None)}
+
+
+def record_run(
+    root: Path, outcomes: str, *, seed: int = 42, planned: int | None = None, tasks: str | None = None, **fields: Any
+) -> Path:
+    """One run folder from letters: c(orrect), w(rong), n(o answer), e(rror); ``tasks`` gives each task a letter of its
+    own, the same under every seed (without it tasks are those of the seed); ``documents`` the same for documents,
+    and ``task_seed`` is the one in the records, where it is not the run's."""
+    documents, task_seed = fields.pop("documents", None), fields.pop("task_seed", seed)
+    model = {"sampling": {"no_thinking": {"temperature": fields.pop("temperature", 0.7)}}}
+    manifest = dict.fromkeys(RUN_COLUMNS[1:], "x") | {
+        "protocol": 1, "harness": "needle", "engine": "vllm", "model": "qwen3-8b", "method": "arc", "variant": None,
+        "seed": seed, "planned": planned if planned is not None else len(outcomes),
+    } | fields  # fmt: skip
+    config = {"method": {"id": manifest["method"]}, "seed": seed, "budget": {"window_tokens": 16384}, "model": model}
+    with RunFolder(root / manifest["method"] / str(seed), config, ignored=()) as folder:
+        folder.write_manifest(manifest)
+        for i, letter in enumerate(outcomes):
+            outcome, reason = OUTCOMES[letter]
+            name = f"needle/{seed}/{i}" if tasks is None else f"task/{tasks[i]}"
+            facts = {"context_sha256": documents[i]} if documents else {}
+            record = {"task": name, "seed": task_seed, "index": i, "outcome": outcome, "reason": reason, "facts": facts}
+            folder.append(dict.fromkeys(NEEDED, ()) | record)
+    return root / manifest["method"]
