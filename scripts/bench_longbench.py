@@ -1,30 +1,37 @@
 """What LongBench-v2 costs the harness: loading, memory, file commands on the largest document, replayed pages.
 
-    python scripts/bench_longbench.py [--data FILE.jsonl[.xz]] [--repeat 5]
+    python scripts/bench_longbench.py [--data FILE.jsonl[.xz]] [--repeat 5] [--methods arc,rag_memory]
 
 Without ``--data`` it makes a document of 3.6 million characters itself. Times are wall clock on this machine; a file
-command's is the median after the first. "regex" lines are patterns that plain text search does not answer.
+command's is the median after the first. Replays are made with the scripted engine: documents of growing length, made
+here, show what a page costs when many pages have been seen; with ``--data`` all rows follow.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import hydra
 import orjson
-import yaml
+from omegaconf import OmegaConf
+from tqdm import tqdm
 
-from arcbench.types import Action, ConfigError
+from arcbench.episode import play
+from arcbench.runner import Cell
+from arcbench.types import Action, ConfigError, Json
 from harness.longbench_rows import COLUMNS, Row
 from harness.longbench_v2 import LongBench
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
+GROWING_CHARS = (225_000, 450_000, 900_000, 1_800_000)
 MADE_CHARS = 3_600_000
 COMMANDS = (
     "chunk 300",
@@ -46,10 +53,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What LongBench-v2 costs the harness.")
     parser.add_argument("--data", help="rows to load; without it one document is made")
     parser.add_argument("--repeat", type=int, default=5, help="times that each file command is timed")
+    parser.add_argument("--methods", default="arc,rag_memory", help="whose replays are timed")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            measure(args.data or made(Path(folder)), args.repeat)
+            measure(args.data or made(Path(folder), MADE_CHARS), args.repeat)
+            for method in args.methods.split(","):
+                growing(Path(folder), method)
+                if args.data:
+                    replayed(args.data, method)
         except ConfigError as fault:
             print(f"bench_longbench: {fault}", file=sys.stderr)
             return 2
@@ -99,34 +111,63 @@ def pages(harness: LongBench, row: Row) -> None:
     print(f"packing a page {early * 1e6:.0f} us in the first third, {late * 1e6:.0f} us in the last")
 
 
+def growing(folder: Path, method: str) -> None:
+    """What a page costs in ever longer documents."""
+    for chars in GROWING_CHARS:
+        harness, cell = composed(made(folder, chars), "replay", method)
+        (task,) = harness.tasks()
+        seconds, _ = timed(asyncio.run, play(task, cell.setup(cell.engine)))
+        pages = len(task.history) - 1
+        print(f"{method}: {pages} pages replayed, {1000 * seconds / pages:.2f} ms a page")
+
+
+def replayed(data: str, method: str) -> None:
+    """All rows of a file, one after the other."""
+    harness, cell = composed(data, "replay", method)
+    tasks = harness.tasks()
+    setup = cell.setup(cell.engine)
+
+    async def all_of_them() -> int:
+        pages = 0
+        for task in tqdm(tasks, desc=method, unit="ep"):
+            record = await play(task, setup)
+            pages += sum(turn["call"] is None for turn in record["turns"])
+        return pages
+
+    seconds, pages = timed(asyncio.run, all_of_them())
+    print(f"{method}: {len(tasks)} documents, {pages} pages in {seconds:.0f} s, {1000 * seconds / pages:.2f} ms a page")
+
+
 def make(data: str, delivery: str) -> LongBench:
     """The shipped harness on these rows."""
-    config = yaml.safe_load((CONF / "harness/longbench_v2_hard.yaml").read_text("utf-8"))
-    budget = yaml.safe_load((CONF / "budget/paper_8b.yaml").read_text("utf-8"))
-    # what the file takes from other groups; single prompts are not measured
-    around = {
-        "seed": 0,
-        "delivery": delivery,
-        "profile": delivery,
-        "data_files": data,
-        "chunk_most": budget["presentation_limit_chars"],
-        "force_at_calls": [],
-        "thinking": False,
-        "method": config["single_method"],
-    }
-    return LongBench(**{key: value for key, value in config.items() if not key.startswith("_")} | around)
+    return composed(data, delivery, "full_context")[0]
 
 
-def made(folder: Path) -> str:
+def composed(data: str, delivery: str, method: str) -> tuple[LongBench, Cell]:
+    """The shipped harness on these rows, and its cell."""
+    words = [
+        "harness=longbench_v2_hard",
+        f"harness.delivery={delivery}",
+        f"method={method}",
+        "budget.force_at_calls=[]",
+    ]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        config = hydra.compose("config", [*words, f"harness.data_files='{data}'"])
+    cell = Cell.compose(cast(dict[str, Json], OmegaConf.to_container(config, resolve=True)))
+    assert isinstance(cell.harness, LongBench)
+    return cell.harness, cell
+
+
+def made(folder: Path, least_chars: int) -> str:
     """A file with one row, a long document of different lines."""
     lines: list[str] = []
     chars = 0
-    while chars < MADE_CHARS:
+    while chars < least_chars:
         i = len(lines)
         lines.append(f"{i}: the law of power number {i * 7919 % 104729} was read aloud")
         chars += len(lines[-1]) + 1
     row = dict.fromkeys(COLUMNS, "text") | {"difficulty": "hard", "length": "long", "answer": "A"}
-    path = folder / "made.jsonl"
+    path = folder / f"made{least_chars}.jsonl"
     path.write_bytes(orjson.dumps(row | {"context": "\n".join(lines)}))
     return str(path)
 
