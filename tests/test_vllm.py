@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from fakes import compose
+from longbench import row, written
 
 from arcbench.engines.vllm import VLLMEngine
 from arcbench.records import RunFolder, read_episodes
@@ -190,6 +191,23 @@ def test_an_episode_of_the_needle_task_from_config_to_record(engine, loop, tmp_p
     for call in record["calls"]:
         assert re.fullmatch(cell.rules.grammar, call["text"])
         assert call["prompt_tokens"] == engine.count(messages_of(record, call["number"]), thinking=False)
+
+
+@pytest.mark.parametrize("delivery", ["files", "replay", "one_shot_middle"])
+def test_a_question_about_a_document_is_answered_in_each_delivery(engine, loop, tmp_path, delivery):
+    data = written(tmp_path, row(0, context="A line about ferries, tugs and yachts.\n" * 90))
+    words = ["experiment=longbench_smollm2", f"harness.delivery={delivery}", f"harness.data_files={data}"]
+    words += ["method=full_context", "harness.n_tasks=1", f"model.path={WEIGHTS}", f"budget.window_tokens={WINDOW}"]
+    cell = Cell.compose(compose(*words) | {"run_dir": str(tmp_path / "run")})
+    with RunFolder(cell.run_dir, cell.config, cell.config["digest_ignores"]) as folder:
+        loop.run(run_episodes(cell.setup(engine), cell.harness.tasks(), folder, cell.timeout_s, 1))
+    (record,) = read_episodes(cell.run_dir / "episodes.jsonl")
+    assert record["error"] is None
+    assert record["calls"]
+    assert {call["constrained"] for call in record["calls"]} == {None if delivery == "one_shot_middle" else "grammar"}
+    if record["ending"] == "submitted":
+        assert record["submission"] in tuple("ABCD")
+    assert len(record["turns"]) == {"files": len(record["calls"]), "replay": 4 + len(record["calls"])}.get(delivery, 0)
 
 
 def test_a_dead_engine_is_noticed(engine, loop):  # the last one: it ends the engine
