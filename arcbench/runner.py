@@ -229,16 +229,21 @@ class Cell:
         }
 
 
-def make_engine(overrides: Sequence[str]) -> tuple[Engine, Mapping[str, Json]]:
-    """The engine that a command line with these overrides chooses, not started, and the whole resolved config: for
-    commands that ask a model something of their own. Raises :class:`ConfigError`."""
+def composed(overrides: Sequence[str]) -> dict[str, Json]:
+    """The whole resolved config that a command line with these overrides chooses. Raises :class:`ConfigError`."""
     refuse_experiment_list(overrides)
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-            composed = hydra.compose("config", overrides=list(overrides))
-        config = cast(dict[str, Json], OmegaConf.to_container(composed, resolve=True))
+            config = hydra.compose("config", overrides=list(overrides))
+        return cast(dict[str, Json], OmegaConf.to_container(config, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as fault:
         raise ConfigError(explain_hydra(fault, overrides)) from None
+
+
+def make_engine(overrides: Sequence[str]) -> tuple[Engine, Mapping[str, Json]]:
+    """The engine of that config, not started, and the config: for commands that ask a model something of their own.
+    Raises :class:`ConfigError`."""
+    config = composed(overrides)
     with one_line("config"):
         check_root(config)
         check_budget(config["budget"])

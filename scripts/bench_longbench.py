@@ -17,20 +17,18 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import hydra
 import orjson
-from omegaconf import OmegaConf
 from tqdm import tqdm
 
+from arcbench import runner
 from arcbench.episode import play
 from arcbench.runner import Cell
-from arcbench.types import Action, ConfigError, Json
+from arcbench.types import Action, ConfigError
 from harness.longbench_rows import COLUMNS, Row
 from harness.longbench_v2 import LongBench
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 GROWING_CHARS = (225_000, 450_000, 900_000, 1_800_000)
 MADE_CHARS = 3_600_000
 COMMANDS = (
@@ -151,9 +149,7 @@ def composed(data: str, delivery: str, method: str) -> tuple[LongBench, Cell]:
         f"method={method}",
         "budget.force_at_calls=[]",
     ]
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = hydra.compose("config", [*words, f"harness.data_files='{data}'"])
-    cell = Cell.compose(cast(dict[str, Json], OmegaConf.to_container(config, resolve=True)))
+    cell = Cell.compose(runner.composed([*words, f"harness.data_files='{data}'"]))
     assert isinstance(cell.harness, LongBench)
     return cell.harness, cell
 
