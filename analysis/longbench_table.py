@@ -30,9 +30,13 @@ STATISTICS = Path("conf/statistics/longbench.yaml")
 AGENTS = ("files", "replay")
 """Deliveries with an agent, whose rows are those of methods; the others are reference rows."""
 OFFICIAL = "official"
+CONSTANT = "constant"
+"""In the place of a delivery, of the rows that nothing has played."""
 CLASSES = ("domain", "length")
 _KEY = ("benchmark", *KEY[1:], "setting")
-_WORDS = frozenset({*BLOCK, "delivery", "method", "variant", "setting"})
+_SAID = (*BLOCK[2:], "variant", "setting", "seeds")
+"""What is said above a table when all its rows agree in it, and else in a column."""
+_WORDS = frozenset({*_SAID, "delivery", "method"})
 LENGTHS = ("short", "medium", "long")
 MOST_NAMED = 20
 """Missing rows that a note names; with more of them it says where they are named."""
@@ -93,14 +97,15 @@ def sheets(
         played = episodes[episodes["run_dir"].isin(some["run_dir"])].merge(facts_of(manifests), on=["run_dir", "task"])
         numbers = table(some, played, compactions, statistics)
         made += [_table(kind, harness, numbers, data, statistics), _work(kind, harness, _played(numbers))]
-        made += [_breakdown(kind, harness, by, some, played) for by in CLASSES]
+        made += [_breakdown(kind, harness, by, some, played) for by in CLASSES if len(played)]
     return made
 
 
 def facts_of(run_dirs: Iterable[str]) -> pd.DataFrame:
     """Row, answer and classes of each task of these runs."""
     parts = [
-        pd.DataFrame(frames.take(Run(Path(path), {}, {}), [FACTS])[FACTS.name]).assign(run_dir=path)
+        # a run without a record yet has columns without a type of their own
+        pd.DataFrame(frames.take(Run(Path(path), {}, {}), [FACTS])[FACTS.name], dtype=str).assign(run_dir=path)
         for path in run_dirs
     ]
     return pd.concat(parts, ignore_index=True)
@@ -129,15 +134,10 @@ def table(runs: pd.DataFrame, played: pd.DataFrame, compactions: pd.DataFrame, s
     over submitted answers and its interval; ``tokens_before``, ``tokens_after``, means over compactions."""
 
     def own(group: pd.DataFrame, its: pd.DataFrame) -> dict[str, Any]:
-        documents = (
-            its.assign(correct=its["outcome"] == "correct", submitted=its["outcome"].isin(("correct", "wrong")), n=1)
-            .groupby("document")[["correct", "submitted", "n"]]
-            .sum()
-        )
-        correct, submitted, n = (documents[c].to_numpy(dtype=np.int64) for c in ("correct", "submitted", "n"))
-        # a planned task without a record is a document of its own in which nothing succeeded
-        missing = max(0, int(group["planned"].sum()) - len(its))
-        padded = (np.append(correct, np.zeros(missing, np.int64)), np.append(n, np.ones(missing, np.int64)))
+        documents = _by_document(its)
+        correct, submitted, n = (documents[c].to_numpy() for c in documents)
+        absent = _absent(group, its)
+        padded = (np.append(correct, np.zeros_like(absent)), np.append(n, absent))
         low, high = statistics.interval(*padded) if len(its) else (math.nan, math.nan)
         given_low, given_high = statistics.interval(correct, submitted)
         of_row = compactions[compactions["run_dir"].isin(group["run_dir"]) & (compactions["outcome"] == "done")]
@@ -163,24 +163,47 @@ def _rank(profile: str) -> int:
     return AGENTS.index(profile) if profile in AGENTS else len(AGENTS)
 
 
+def _by_document(its: pd.DataFrame) -> pd.DataFrame:
+    """Correct and submitted answers and all tasks, by document."""
+    correct, submitted = its["outcome"] == "correct", its["outcome"].isin(("correct", "wrong"))
+    counted = pd.DataFrame({"correct": correct, "submitted": submitted, "n": 1}, index=its.index)
+    return counted.groupby(its["document"]).sum().astype(np.int64)
+
+
+def _absent(group: pd.DataFrame, its: pd.DataFrame) -> Ints:
+    """Tasks without a record, each as a document of its own in which nothing succeeded. Which ones they are is not
+    known, so the first of one seed counts as the first of another: more seeds are no more documents."""
+    recorded = group["run_dir"].map(its["run_dir"].value_counts()).fillna(0).astype(np.int64)
+    missing = (group["planned"].astype(np.int64) - recorded).clip(lower=0).to_numpy()
+    seeds: Ints = np.sum(missing[:, None] > np.arange(missing.max()), axis=0)
+    return seeds
+
+
+def _always(played: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+    """The row of each constant answer, and the tasks that were played as it would have done them."""
+    tasks = played.drop_duplicates("row")
+    for letter in "ABCD" if len(tasks) else "":
+        key = dict.fromkeys((*_KEY, "seeds"), "") | {"benchmark": tasks["harness"].iloc[0]}
+        its = tasks.assign(outcome=np.where(tasks["answer"] == letter, "correct", "wrong"))
+        yield key | {"profile": CONSTANT, "method": f"constant_{letter.lower()}"}, its
+
+
 def _constants(played: pd.DataFrame, statistics: Statistics) -> pd.DataFrame:
     """What always answering the same letter would score on the tasks that were played."""
-    tasks = played.drop_duplicates("row")
     rows = []
-    for letter in "ABCD":
-        right = tasks.assign(n=1, right=tasks["answer"] == letter).groupby("document")[["right", "n"]].sum()
-        wins, n = (right[c].to_numpy(dtype=np.int64) for c in ("right", "n"))
+    for key, its in _always(played):
+        documents = _by_document(its)
+        wins, n = (documents[c].to_numpy() for c in ("correct", "n"))
         low, high = statistics.interval(wins, n)
         share = 100 * wins.sum() / n.sum()
         rows.append(
-            dict.fromkeys((*KEY, "setting"), "")
-            | {"benchmark": played["harness"].iloc[0], "profile": "constant", "method": f"constant_{letter.lower()}"}
+            key
             | {"n_success": int(wins.sum()), "n_attempts": int(n.sum()), "n_wrong": int((n - wins).sum())}
             | {"accuracy_pct": share, "low_pct": 100 * low, "high_pct": 100 * high, "n_documents": len(n)}
             | {"given_submission_pct": share, "n_submitted": int(n.sum())}
             | {"given_submission_low_pct": 100 * low, "given_submission_high_pct": 100 * high}
         )
-    return pd.DataFrame(rows).drop(columns="harness")
+    return pd.DataFrame(rows)
 
 
 # ------------------------------------------------------------------------------- what people read
@@ -194,8 +217,9 @@ def _table(kind: str, harness: str, made: pd.DataFrame, data: Mapping[str, Json]
     lead += [
         _said(methods, common),
         "Accuracy is over planned tasks: what failed, was cut or has no answer is wrong. Given a submission, it is "
-        f"over submitted answers alone. Intervals ({level}) draw whole documents, since rows that share one are not "
-        "independent.",
+        "over submitted answers alone (their number in brackets). SD is the sample SD over seeds. "
+        f"Intervals ({level}) draw whole documents, since rows that share one are not independent; where all documents "
+        "agree, as at 0 and at 100 %, they are Wilson's with documents as trials.",
     ]
     return Sheet(
         name=f"{kind}_{harness}",
@@ -210,12 +234,12 @@ def _table(kind: str, harness: str, made: pd.DataFrame, data: Mapping[str, Json]
 
 def _played(made: pd.DataFrame) -> pd.DataFrame:
     """The rows that were played, without those of constant answers."""
-    return made[made["profile"] != "constant"]
+    return made[made["profile"] != CONSTANT]
 
 
 def _common(methods: pd.DataFrame) -> list[str]:
     """Columns of the key in which all rows with an agent or a model agree: said once, above the table."""
-    return [c for c in (*BLOCK[2:], "variant", "setting") if methods[c].nunique() == 1]
+    return [c for c in _SAID if methods[c].nunique() == 1]
 
 
 def _said(methods: pd.DataFrame, common: Sequence[str]) -> str:
@@ -226,18 +250,18 @@ def _said(methods: pd.DataFrame, common: Sequence[str]) -> str:
 def _named(row: Mapping[str, Any], common: Sequence[str]) -> dict[str, str]:
     """The cells that name a row. A delivery without an agent is a reference row, under its own name."""
     agent = row["profile"] in AGENTS
-    method = row["method"] if agent or row["profile"] == "constant" else row["profile"]
+    method = row["method"] if agent or row["profile"] == CONSTANT else row["profile"]
     cells = {"delivery": row["profile"] if agent else "reference"}
     cells |= {c: row[c] or DASH for c in BLOCK[2:] if c not in common}
     cells["method"] = f"{method} †" if row.get("incomplete") and isinstance(row["incomplete"], str) else method
-    return cells | {c: row[c] or DASH for c in ("variant", "setting") if c not in common}
+    return cells | {c: row[c] or DASH for c in _SAID[len(BLOCK) - 2 :] if c not in common}
 
 
 def _cells(row: Mapping[str, Any], common: Sequence[str]) -> dict[str, str]:
     def count(name: str) -> str:
         return number(row[name], 0)
 
-    played = row["profile"] != "constant"
+    played = row["profile"] != CONSTANT
     return _named(row, common) | {
         "pass/attempts": f"{row['n_success']}/{row['n_attempts']}",
         "mean no-answer": number(row["mean_no_answer"]),
@@ -245,7 +269,7 @@ def _cells(row: Mapping[str, Any], common: Sequence[str]) -> dict[str, str]:
         "accuracy %": number(row["accuracy_pct"]),
         "SD": number(row["accuracy_sd_pct"]),
         "interval": _range(row["low_pct"], row["high_pct"]),
-        "given a submission %": number(row["given_submission_pct"]),
+        "given a submission %": f"{number(row['given_submission_pct'])} ({count('n_submitted')})",
         "its interval": _range(row["given_submission_low_pct"], row["given_submission_high_pct"]),
         "planned/run/error": "/".join(count(f"n_{c}") for c in ("planned", "run", "error")) if played else DASH,
         "no answer because": reasons_of(row) if played else DASH,
@@ -289,15 +313,16 @@ def _notes(methods: pd.DataFrame, common: Sequence[str], data: Mapping[str, Json
     if missing:
         named = ", ".join(missing) if len(missing) <= MOST_NAMED else "see data.missing in the manifest of a run"
         yield f"Missing rows, {len(missing)}: {named}."
-    yield "constant_a to constant_d: what always answering that letter scores on the rows that were played."
-    if methods["profile"].str.startswith(OFFICIAL).any():
+    if methods[["n_run", "n_error"]].to_numpy().any():
+        yield "constant_a to constant_d: what always answering that letter scores on the rows that were played."
+    official = methods[methods["profile"].str.startswith(OFFICIAL)]
+    if len(official):
         yield (
             "official: the benchmark's own prompt and answer rule. A failed call is a wrong answer here; the "
-            "benchmark's own script leaves failed calls out of its mean."
+            "benchmark's own script leaves failed calls out of its mean"
+            f"{', which is then the second figure of the † line' if official['n_error'].any() else ''}."
         )
-    yield from notes_of(
-        methods, [c for c in ("profile", "method", *BLOCK[2:], "variant", "setting") if c not in common]
-    )
+    yield from notes_of(methods, [c for c in ("profile", "method", *_SAID[:-1]) if c not in common])
 
 
 def _breakdown(kind: str, harness: str, by: str, runs: pd.DataFrame, played: pd.DataFrame) -> Sheet:
@@ -308,7 +333,7 @@ def _breakdown(kind: str, harness: str, by: str, runs: pd.DataFrame, played: pd.
     classes = [name for name in order if (played[by] == name).any()]
     common = _common(rows)
     body, long = [], []
-    for row in records_of(rows):
+    for row in [*records_of(rows), *(key | {"cells": _by(its, by)} for key, its in _always(played))]:
         of = row["cells"]
         body.append(
             _named(row, common)

@@ -100,6 +100,62 @@ def test_what_has_no_record_counts_as_wrong_and_is_named(tmp_path):
     assert 0 <= row["low_pct"] < 25 < row["high_pct"] < 100
 
 
+def test_tasks_missing_under_several_seeds_are_no_more_documents(tmp_path):
+    record(tmp_path, "ww", planned=20, seed=42)
+    one = made(tmp_path).loc["files", "arc"]
+    record(tmp_path, "ww", planned=20, seed=43)
+    two = made(tmp_path).loc["files", "arc"]
+    assert (one["n_missing"], two["n_missing"]) == (18, 36)
+    # Wilson's, of 0 in 20 documents: the two that were played and 18 of which nothing is known
+    assert one["high_pct"] == two["high_pct"] == pytest.approx(100 * 1.959964**2 / (20 + 1.959964**2), abs=1e-3)
+
+
+def test_a_run_planned_anew_with_fewer_tasks_hides_no_missing_one(tmp_path):
+    record(tmp_path, "cccc", planned=2, seed=42)
+    record(tmp_path, "cc", planned=4, seed=43)
+    row = made(tmp_path).loc["files", "arc"]
+    assert (row["n_success"], row["n_attempts"], row["n_missing"]) == (6, 8, 2)
+    # three documents with 2, 3 and 1 records, all correct, and the two tasks of seed 43 that have none
+    low, high = STATISTICS.interval(np.array([2, 3, 1, 0, 0]), np.array([2, 3, 1, 1, 1]))
+    assert (row["low_pct"], row["high_pct"]) == (100 * low, 100 * high)
+
+
+def test_a_model_whose_runs_have_no_record_yet_spoils_no_other_table(tmp_path, capsys):
+    record(tmp_path / "runs", "")
+    record(tmp_path / "runs", "cwtc", engine="scripted", model="scripted")
+    assert tables.main(["--runs", str(tmp_path / "runs"), "--tables", str(tmp_path / "tables")]) == 0
+    capsys.readouterr()
+    empty = (tmp_path / "tables" / "accuracy_longbench_v2_hard.md").read_text("utf-8")
+    assert "arc is incomplete: seed 42: 4 missing of 4 planned. No task has an outcome." in empty
+    assert "constant_a" not in empty
+    assert not (tmp_path / "tables" / "accuracy_longbench_v2_hard_by_domain.md").exists()
+    assert (tmp_path / "tables" / "mechanism_longbench_v2_hard_by_domain.md").exists()
+
+
+def test_the_official_row_says_what_it_would_be_without_failed_calls(tmp_path):
+    record(tmp_path, "ctwe", profile="official", method="full_context")
+    row = made(tmp_path).loc["official", "full_context"]
+    assert (row["accuracy_pct"], row["accuracy_run_pct"]) == (25.0, pytest.approx(100 / 3))
+    notes = sheets(tmp_path)[0].notes
+    assert any("leaves failed calls out of its mean, which is then the second figure" in note for note in notes)
+    assert (
+        "† official, full_context is incomplete: seed 42: 1 error of 4 planned. 25.00 % of 4 planned, 33.33 % of 3 run "
+        "without error." in notes
+    )
+
+
+def test_seeds_are_said_above_or_stand_in_a_column_where_rows_differ_in_them(tmp_path):
+    for seed in (42, 43):
+        record(tmp_path, "cwtc", seed=seed)
+    table = sheets(tmp_path)[0]
+    assert "seeds" not in table.body
+    assert any(line.endswith("seeds 42 43.") for line in table.lead)
+    record(tmp_path, "cwtc", profile="no_context", method="full_context")
+    table = sheets(tmp_path)[0]
+    assert table.body["seeds"].tolist() == ["42 43", "42", *"————"]
+    assert table.body["given a submission %"].tolist()[:2] == ["66.67 (6)", "66.67 (3)"]
+
+
 def test_constant_answers_are_worked_out_on_the_rows_that_were_played(tmp_path):
     record(tmp_path, "cwtc")
     record(tmp_path, "cwtc", seed=43)
@@ -133,7 +189,9 @@ def test_deliveries_come_in_order_and_those_without_an_agent_are_reference_rows(
     assert list(length.body.columns[-2:]) == ["short", "long"]
     assert domain.body.loc[0, "Code"] == "50.0 (2)"
     assert length.body.loc[0, "short"] == "100.0 (2)"
-    assert domain.data["n_attempts"].tolist() == [2] * 8
+    assert domain.data["n_attempts"].tolist() == [2] * 16
+    # of always C, both rows on Code and none on Law
+    assert domain.body.set_index("method").loc["constant_c", ["Code", "Law"]].tolist() == ["100.0 (2)", "0.0 (2)"]
 
 
 def sheets(root: Path) -> list[Any]:
