@@ -46,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost tables overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost tables ledger overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ cost: core ## dollars per task, from the runs there are
 
 tables: core ## write the tables again from the runs there are
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)'
+
+ledger: core ## where the needed fact was, call by call, and why episodes failed, from the runs there are
+	$(PY) -m analysis.ledger --runs '$(RUNS)' --tables '$(TABLES)'
 
 overhead: core ## what each method costs in prompt tokens, from the runs there are
 	$(PY) -m analysis.overhead --runs '$(RUNS)' --tables '$(TABLES)'
