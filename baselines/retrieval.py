@@ -52,16 +52,20 @@ class Bm25:
         self.k1 = k1
         self.b = b
         self.lengths = array("l")  # words of each passage
-        self.holding: dict[str, tuple[array[int], array[int]]] = {}  # by word: places of passages, how often in each
+        self.holding: dict[
+            str, array[int]
+        ] = {}  # by word: the place of a passage, how often there, the next place, ...
 
     def add(self, passages: Sequence[str]) -> None:
         """Append passages; the words of each are found once."""
         for passage in passages:
-            words = _words(passage)
+            words, place = _words(passage), len(self.lengths)
             for word, count in Counter(words).items():
-                places, counts = self.holding.setdefault(word, (array("l"), array("l")))
-                places.append(len(self.lengths))
-                counts.append(count)
+                if word not in self.holding:
+                    self.holding[word] = array("l")
+                postings = self.holding[word]
+                postings.append(place)
+                postings.append(count)
             self.lengths.append(len(words))
 
     def best(self, query: str, count: int) -> list[int]:
@@ -77,7 +81,7 @@ class Bm25:
         norms = self.k1 * (1 - self.b + self.b * lengths / lengths.mean())
         for word, times in Counter(_words(query)).items():
             if word in self.holding:
-                places, counts = map(np.array, self.holding[word])
+                places, counts = np.array(self.holding[word]).reshape(-1, 2).T
                 idf = np.log(1 + (len(scores) - len(places) + 0.5) / (len(places) + 0.5))
                 scores[places] += times * idf * counts / (counts + norms[places])
         return scores

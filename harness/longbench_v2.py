@@ -17,11 +17,12 @@ from weakref import WeakValueDictionary
 from arcbench.checks import one_of, template, whole
 from arcbench.text import fill
 from arcbench.types import Action, ConfigError, Desk, Environment, Harness, Json, Observation, Past, Score, Step, Task
+from harness.files import File, Mounts, normal
 from harness.longbench_quotes import Quotes
 from harness.longbench_rows import LETTERS, Row, Rows, from_file, from_hub
 from harness.longbench_single import Prompt, ask, pinned
 from harness.settings import file_name_of, keys_of, mapping_of, text_of
-from harness.shell import File, Mounts, Shell, normal
+from harness.shell import Shell
 
 CHOICES = tuple(f"choice_{letter.lower()}" for letter in LETTERS)
 TEXT_PLACES: Mapping[str, tuple[str, ...]] = {

@@ -20,6 +20,7 @@ from arcbench.checks import one_of, whole
 from arcbench.text import fill
 from arcbench.types import Action, ConfigError, Environment, Harness, Json, Observation, Score, Step, Task
 from harness.draw import Draw
+from harness.files import File, Mounts
 from harness.needle_settings import (
     Limits,
     Material,
@@ -33,7 +34,7 @@ from harness.needle_settings import (
     least_chars,
 )
 from harness.settings import fields_of, file_name_of, keys_of, mapping_of, text_of
-from harness.shell import File, Mounts, Shell
+from harness.shell import Shell
 
 T = TypeVar("T")
 SUBMIT_KEY = "NEEDLE="

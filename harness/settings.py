@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from arcbench.types import ConfigError
-from harness.shell import normal
+from harness.files import normal
 
 T = TypeVar("T")
 _FILE_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)*")

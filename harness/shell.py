@@ -1,26 +1,19 @@
 """A read-only file system and the shell-like commands on it, shared by the harnesses. There is no real shell.
 
-Files are plain texts under normalised paths (``./a``, ``/a`` and ``a`` are one file). Lines end at
-``\\n`` and nowhere else. A command does all that it was asked or, with a one-line notice and a
-non-zero return code, nothing. Sizes are in characters, never bytes.
+A command does all that it was asked or, with a one-line notice and a non-zero return code, nothing. Sizes are in
+characters, never bytes.
 """
 
 from __future__ import annotations
 
-import posixpath
 import re
 import shlex
-import time
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import accumulate
-
-import regex  # type: ignore[import-untyped]  # `re` has no time limit, and the patterns are the model's
 
 from arcbench.types import Action, ConfigError, Observation
+from harness.files import File, normal
+from harness.grep import BadPattern, finder
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.")
 _SHELL_SYNTAX = re.compile(r"[|<>;&`]|\$\(")
@@ -28,13 +21,6 @@ _WILDCARDS = re.compile(r"[*?\[]")
 _AMOUNT = re.compile(r"[+-]?[0-9]{1,12}")
 _PORTION = re.compile(r"-([nc]?)([+-]?[0-9]{1,12})")
 _LINE_RANGE = re.compile(r"([0-9]{1,12}|\$)(?:,([0-9]{1,12}|\$))?p")
-_BASIC_SPECIAL = re.compile(r"[\\.\[*^$]")
-_EXTENDED_SPECIAL = re.compile(r"[\\.\[*^$+?{}|()]")
-# what may not match within a text though it matches within a line (look-around and other groups, the ends of the
-# text, quantifiers that give nothing back), or run on over all that follows (the complements of classes)
-_LINE_BOUND = re.compile(r"\(\?|\\[AZzGKRXDWP]|[*+?}]\+|\[\^\]-")
-_NEGATED = re.compile(r"(\\.)|\[\^[\]-]?")
-_BASIC_TOKEN = re.compile(r"\\(.)|\[\^?\]?(?:\[:\w+:\]|[^\]])*\]|[+?|(){}]")
 
 NO_SHELL = "There is no shell here: one plain command per reply, without pipes, redirections, ; && or substitutions."
 USAGE = {
@@ -46,104 +32,6 @@ USAGE = {
     "grep": "usage: grep [-n] [-i] [-c] [-F | -E] PATTERN FILE...",
     "wc": "usage: wc [-l] [-w] [-c] FILE...",
 }
-
-
-@lru_cache(maxsize=4096)
-def normal(path: str) -> str:
-    """The one name of a path, without a leading slash; the root is the empty string."""
-    return posixpath.normpath("/" + path).lstrip("/")
-
-
-class File:
-    """A text whose lines and words are counted once, however many episodes read it. A command takes its
-    lines out of the text, so a long document is held once."""
-
-    def __init__(self, text: str, *, restored: bool = False) -> None:
-        self.text = text
-        self.restored = restored
-        """Whether it is a method's mount, so that what is read from it counts as handed back."""
-
-    @cached_property
-    def starts(self) -> array[int]:
-        """Where each line begins and, at last, where one more would; a last line needs no newline to be one."""
-        return starts_of(self.text)
-
-    @property
-    def line_count(self) -> int:
-        """How many lines it has."""
-        return len(self.starts) - 1
-
-    def line(self, index: int) -> str:
-        """One line (from 0) without its end."""
-        return self.text[self.starts[index] : self.starts[index + 1] - 1]
-
-    def lines(self, first: int, last: int) -> str:
-        """The lines from ``first`` (from 0) up to but not ``last``, without the end of the last one."""
-        first, last = min(first, self.line_count), min(last, self.line_count)
-        return self.text[self.starts[first] : self.starts[last] - 1] if first < last else ""
-
-    @cached_property
-    def lowered(self) -> File:
-        """The text in lower case, line for line; some characters get longer by it."""
-        return File(self.text.lower())
-
-    def line_at(self, offset: int) -> int:
-        """Which line (from 0) has this offset; the count of lines behind the last line end."""
-        return bisect_right(self.starts, offset) - 1
-
-    @cached_property
-    def split(self) -> list[str]:
-        """The lines without their ends, as texts of their own: twice the memory, made only where it pays."""
-        return [self.line(i) for i in range(self.line_count)]
-
-    def some(self, numbers: Sequence[int]) -> list[str]:
-        """The lines of these numbers (from 0) without their ends."""
-        return [self.split[i] for i in numbers] if self._many(numbers) else [self.line(i) for i in numbers]
-
-    def holding(self, part: str) -> list[int]:
-        """The lines (from 0) that have this part."""
-        numbers: list[int] = []
-        line = 0
-        while line < self.line_count and (at := self.text.find(part, self.starts[line])) >= 0:
-            line = self.line_at(at)
-            if line < self.line_count:
-                numbers.append(line)
-            if self._many(numbers):  # then looking at each line is faster
-                return [i for i, text in enumerate(self.split) if part in text]
-            line += 1
-        return numbers
-
-    def _many(self, numbers: Sequence[int]) -> bool:
-        """Whether these are so many of the lines that it pays to have them all split."""
-        return len(numbers) > self.line_count // 32
-
-    @cached_property
-    def words(self) -> int:
-        """How many words it has."""
-        return len(self.text.split())
-
-
-def starts_of(text: str) -> array[int]:
-    """The offsets at which the lines of a text begin, and one more."""
-    sizes = [len(line) + 1 for line in text.split("\n")]
-    if sizes[-1] == 1:  # nothing after the last line end
-        sizes.pop()
-    return array("q", accumulate(sizes, initial=0))
-
-
-class Mounts:
-    """The files of a method's mounts, kept from call to call while their text stays the same."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, File] = {}
-
-    def files(self, mounts: Mapping[str, str]) -> dict[str, File]:
-        """The mounted files under their normalised paths."""
-        known, self._files = self._files, {}
-        for path, text in mounts.items():
-            file = known.get(normal(path))
-            self._files[normal(path)] = file if file and file.text == text else File(text, restored=True)
-        return dict(self._files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +56,8 @@ class Shell:
     """The commands. It holds no state, so one serves all episodes."""
 
     def __init__(self, *, commands: Sequence[str], regex_timeout_s: float) -> None:
-        """``commands`` are those on offer; ``regex_timeout_s`` is the most time of one grep.
+        """``commands`` are those on offer; ``regex_timeout_s`` is the most processor time of one grep on
+        one file.
         Raises :class:`ConfigError` for a command that does not exist or a limit that is not positive."""
         known: dict[str, Callable[[list[str], Mapping[str, File]], Result]] = {
             "ls": _ls,
@@ -220,11 +109,16 @@ class Shell:
         if not operands or not flags <= set("nicEF"):
             raise _Refusal(2, USAGE["grep"])
         opened = _open("grep", operands[1:], files)
-        hits = self._matches(operands[0], flags)
+        try:
+            matching = finder(operands[0], flags, timeout_s=self._timeout_s)
+            hits = [matching(file) for _, file in opened]
+        except BadPattern as fault:
+            raise _Refusal(2, f"grep: bad pattern: {_short(str(fault))} (grep -F takes it as it stands)") from None
+        except TimeoutError:
+            raise _Refusal(2, "grep: this pattern takes too long: use a simpler one, or grep -F") from None
         shown: list[str] = []
         found = False
-        for path, file in opened:
-            numbers = hits(file)
+        for (path, file), numbers in zip(opened, hits, strict=True):
             lines = file.some(numbers)
             found = found or bool(numbers)
             name = f"{path}:" if len(opened) > 1 else ""
@@ -235,62 +129,6 @@ class Shell:
             else:
                 shown += [name + line for line in lines]
         return _result("\n".join(shown), opened, returncode=0 if found else 1, empty="grep: no line matches")
-
-    def _matches(self, pattern: str, flags: set[str]) -> Callable[[File], list[int]]:
-        """What finds the indices of the matching lines."""
-        special = _EXTENDED_SPECIAL if "E" in flags else _BASIC_SPECIAL
-        if "F" in flags or not special.search(pattern):
-            if "\n" in pattern:
-                return lambda file: []
-            return lambda file: file.lowered.holding(pattern.lower()) if "i" in flags else file.holding(pattern)
-        source = pattern if "E" in flags else _extended(pattern)
-        words = source.split("|")
-        if all(words) and not any(map(_EXTENDED_SPECIAL.search, words)):  # what agents ask for most, and the fastest
-            alike = [self._matches(word, {*flags, "F"}) for word in words]
-            return lambda file: sorted({i for matches in alike for i in matches(file)})
-        by_line = _LINE_BOUND.search(source)
-        if not by_line:  # [^x] would take line ends too
-            source = _NEGATED.sub(lambda match: match[0] if match[1] else match[0] + "\\n", source)
-        try:
-            compiled = regex.compile(source, regex.MULTILINE | (regex.IGNORECASE if "i" in flags else 0))
-        except (regex.error, OverflowError, RecursionError, MemoryError) as error:
-            raise _Refusal(2, f"grep: bad pattern: {_short(str(error))} (grep -F takes it as it stands)") from None
-        deadline = time.monotonic() + self._timeout_s
-
-        def found(text: str, at: int = 0) -> tuple[int, int] | None:
-            match = compiled.search(text, at, timeout=max(deadline - time.monotonic(), 0.0))
-            return match.span() if match else None
-
-        def search(file: File) -> list[int]:
-            numbers: list[int] = []
-            line = 0
-            # what matches within a line is also found in the text as a whole, which is several times faster; a match
-            # there that ends in another line says nothing about its own
-            while line < file.line_count and (span := found(file.text, file.starts[line])):
-                line = file.line_at(span[0])
-                if line < file.line_count and (span[1] < file.starts[line + 1] or found(file.line(line))):
-                    numbers.append(line)
-                line += 1
-            return numbers
-
-        def hits(file: File) -> list[int]:
-            try:
-                return [i for i in range(file.line_count) if found(file.line(i))] if by_line else search(file)
-            except TimeoutError:
-                raise _Refusal(2, "grep: this pattern takes too long: use a simpler one, or grep -F") from None
-
-        return hits
-
-
-def _extended(pattern: str) -> str:
-    """A basic regular expression in the extended notation: ``\\|`` and ``|`` change places, and so on."""
-
-    def swap(match: re.Match[str]) -> str:
-        if match[1]:
-            return "\\b" if match[1] in "<>" else match[1] if match[1] in "+?|(){}" else match[0]
-        return match[0] if match[0][0] == "[" else "\\" + match[0]
-
-    return _BASIC_TOKEN.sub(swap, pattern)
 
 
 def _short(word: str) -> str:

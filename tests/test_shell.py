@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-
 import pytest
-import regex  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arcbench.types import Action, ConfigError
-from harness.shell import NO_SHELL, USAGE, File, Mounts, Result, Shell, normal
+from harness.files import File, Mounts, normal
+from harness.shell import NO_SHELL, USAGE, Result, Shell
 
 NUMBERS = "\n".join(f"line {i}" for i in range(1, 21)) + "\n"
 FILES = {
@@ -244,25 +242,11 @@ def test_a_harness_offers_the_commands_it_names() -> None:
 # ------------------------------------------------------------------------- lines of one long text
 
 LINES = st.text(alphabet="ab ]-^A\n\t\r;é\u2028", max_size=40)
-ATOMS = ["a", "b", ".", "[^a]", "[^]a]", "[^-a]", "[^]-a]", "[ab]", "\\s", "\\w", "\\W", "\\b", "$", "^", "[^;]*", "-",
-         "(a|b)", "a|b", "A|;", "(?!b)", "(?=$)", "\\Z", "a+", "b*", "b*+", "[^a]+", "\\n", "[[:space:]]"]  # fmt: skip
 
 
 def lines_of(text: str) -> list[str]:
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
-
-
-@given(LINES, st.lists(st.sampled_from(ATOMS), min_size=1, max_size=3).map("".join), st.sampled_from(["", "-i "]))
-def test_what_is_found_in_a_text_is_what_is_found_in_its_lines(text: str, pattern: str, ignore: str) -> None:
-    flags = regex.IGNORECASE if ignore else 0
-    try:
-        compiled = regex.compile(pattern, flags)
-    except regex.error:
-        return
-    wanted = [f"{i}:{line}" for i, line in enumerate(lines_of(text), 1) if compiled.search(line)]
-    seen = SHELL.run(Action("grep", f"-n -E {ignore}-- {shlex.quote(pattern)} f", ""), {"f": File(text)}).observation
-    assert seen.text == "\n".join(wanted)
 
 
 @given(LINES, st.integers(-2, 9), st.integers(0, 9))
@@ -280,14 +264,3 @@ def test_lines_are_cut_out_of_a_text_as_they_stand_in_it(text: str, first: int, 
     for command, wanted in ends.items():
         name, _, argument = command.partition(" ")
         assert SHELL.run(Action(name, f"{argument} f", ""), files).observation.text == "\n".join(wanted), command
-
-
-@pytest.mark.parametrize("pattern", ["foo", "FOO", "f[o]o", "foo|bar", "o"])
-@pytest.mark.parametrize("every", [1, 50])
-def test_rare_and_frequent_hits_are_the_same_hits(pattern: str, every: int) -> None:
-    lines = [f"{i} {'foo and a bar' if i % every == 0 else 'nothing'}" for i in range(400)]
-    for ignore in ("", "-i "):
-        compiled = regex.compile(pattern, regex.IGNORECASE if ignore else 0)
-        wanted = [f"{i}:{line}" for i, line in enumerate(lines, 1) if compiled.search(line)]
-        seen = SHELL.run(Action("grep", f"-n -E {ignore}'{pattern}' f", ""), {"f": File("\n".join(lines))}).observation
-        assert seen.text == "\n".join(wanted)

@@ -16,7 +16,8 @@ from arcbench.text import admit, excerpt
 from arcbench.types import Action, Answerer, Compaction, Done, Message, Nothing, Observation, Pending, Turn
 from arcbench.vista import Vista
 from arcbench.vista.dashboard import Row
-from harness.shell import Mounts, Shell
+from harness.files import Mounts
+from harness.shell import Shell
 
 OMITTED = "[... $chars characters left out ...]"
 SHELL = Shell(**conf("harness/needle")["shell"])

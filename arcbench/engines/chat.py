@@ -93,7 +93,8 @@ class Chat:
             False: opening + self._fixed(format.generation + format.no_thinking),
         }
         self._begin_tokens = len(opening)
-        self._counts: weakref.WeakKeyDictionary[Message, int] = weakref.WeakKeyDictionary()
+        # by the identity of a message, which is several times faster than by the message, and every call counts all
+        self._counts: dict[int, tuple[int, weakref.ref[Message]]] = {}
         self._seen: dict[bytes, int] = {}
         self._ids: weakref.WeakKeyDictionary[Message, array[int]] = weakref.WeakKeyDictionary()
 
@@ -117,22 +118,25 @@ class Chat:
         counts = self._counts
         total = len(self._ends[thinking])
         for message in messages:
-            known = counts.get(message)
-            total += self._first_count(message) if known is None else known
+            known = counts.get(id(message))
+            total += known[0] if known else self._first_count(message)
         return total
 
     def _first_count(self, message: Message) -> int:
         """The count of a message not met before, or met in an earlier episode: a sweep plays the same
         tasks with every method, so counts are remembered by hash, 100 bytes a message, texts are not."""
         if self._keep_ids:
-            return len(self._tokenise(message))
-        key = hashlib.blake2b(f"{message.role}\0{message.content}".encode(), digest_size=16).digest()
-        if key not in self._seen:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
-            self._seen[key] = len(self._tokenise(message))
-        self._counts[message] = self._seen[key]
-        return self._seen[key]
+            count = len(self._ids.get(message) or self._tokenise(message))
+        else:
+            key = hashlib.blake2b(f"{message.role}\0{message.content}".encode(), digest_size=16).digest()
+            if key not in self._seen:
+                if len(self._seen) >= _MOST_SEEN:
+                    self._seen.clear()
+                self._seen[key] = len(self._tokenise(message))
+            count = self._seen[key]
+        counts, place = self._counts, id(message)
+        counts[place] = count, weakref.ref(message, lambda _: counts.pop(place, None))
+        return count
 
     def count_text(self, text: str) -> int:
         """Tokens of a bare text, special tokens not recognised."""
@@ -191,7 +195,6 @@ class Chat:
         ids = array("I", turn.before)
         ids.extend(self.tokenizer.plain(turn.head + message.content + turn.tail))
         ids.extend(turn.after)
-        self._counts[message] = len(ids)
         if self._keep_ids:
             self._ids[message] = ids
         return ids

@@ -359,11 +359,13 @@ class Vista(Method):
 
     def _relieve(self, reason: Reason, blocks: Sequence[Block]) -> bool:
         """Take blocks out of the view, in order, until nothing is in excess; whether that was reached."""
+        excess = self._excess(reason)
         for block in blocks:
-            if self._excess(reason) <= 0:
+            if excess <= 0:
                 break
-            self._take(block)
-        return self._excess(reason) <= 0
+            if self._take(block):
+                excess = self._excess(reason)
+        return excess <= 0
 
     def _finish(self, reason: Reason) -> None:
         """The guard's last word: results, then other blocks. What still does not fit then: fold the dashboard,
@@ -412,8 +414,8 @@ class Vista(Method):
             self.workspace.discard(block, notice)
             self._account(before, [block], "dropped")
 
-    def _take(self, block: Block) -> None:
-        """The guard moves one block out of the view, or deletes it where there is no archive."""
+    def _take(self, block: Block) -> bool:
+        """The guard moves one block out of the view, or deletes it where there is no archive; whether it did."""
         before = self.workspace.in_view
         if self.archives:
             taken = self.workspace.offload(block)
@@ -423,6 +425,7 @@ class Vista(Method):
             fate: Fate = "archived" if self.workspace.recoverable else "dropped"
             freed = self._account(before, [block], fate)
             self.bench.note("guard", block=block.id, freed=freed)
+        return bool(taken)
 
     def _account(self, before: int, blocks: Sequence[Block], fate: Fate) -> int:
         """Note for the next report what left the view; how many tokens that saved."""

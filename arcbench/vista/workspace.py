@@ -250,9 +250,9 @@ class Workspace:
     def offload(self, block: Block) -> int:
         """Move one block out of the view behind a placeholder; how many tokens that saves. A block that is no
         larger than its placeholder stays, and saves 0."""
-        handle, file = self._placeholder(block)
-        if handle.tokens >= block.tokens:
+        if not self.would_save(block):
             return 0
+        handle, file = self._placeholder(block)
         saved = block.tokens - handle.tokens
         self._move_out(handle, self._path(handle.id), file)
         return saved
