@@ -188,7 +188,8 @@ def data_of(spec: Spec, table: Sequence[Row], names: Sequence[str], with_paper: 
         for figure in row["figures"]:
             made |= figure.written(with_paper and figure.quantity in spec.quantities)
         written.append(made | {key: row.get(key) for key in counts} | {"seeds": row.get("seeds")})
-    return pd.DataFrame(written).astype(dict.fromkeys(counts, "Int64"))
+    whole = [*counts, *(quantity for quantity in (*spec.quantities, *spec.ours) if quantity.startswith("n_"))]
+    return pd.DataFrame(written).astype(dict.fromkeys(whole, "Int64"))
 
 
 def notes(spec: Spec, rows: Sequence[Row], names: Sequence[str], scripted: bool) -> Iterator[str]:

@@ -15,14 +15,23 @@ def record_run(
 ) -> Path:
     """One run folder from letters: c(orrect), w(rong), n(o answer), e(rror); ``tasks`` gives each task a letter of its
     own, the same under every seed (without it tasks are those of the seed); ``documents`` the same for documents,
-    and ``task_seed`` is the one in the records, where it is not the run's."""
+    ``config`` is more of the resolved config, by group, and ``task_seed`` is the one in the records, where it is not
+    the run's."""
+    more: dict[str, Any] = fields.pop("config", {})
     documents, task_seed = fields.pop("documents", None), fields.pop("task_seed", seed)
     model = {"sampling": {"no_thinking": {"temperature": fields.pop("temperature", 0.7)}}}
     manifest = dict.fromkeys(RUN_COLUMNS[1:], "x") | {
         "protocol": 1, "harness": "needle", "engine": "vllm", "model": "qwen3-8b", "method": "arc", "variant": None,
         "seed": seed, "planned": planned if planned is not None else len(outcomes),
     } | fields  # fmt: skip
-    config = {"method": {"id": manifest["method"]}, "seed": seed, "budget": {"window_tokens": 16384}, "model": model}
+    config: dict[str, Any] = {
+        "method": {"id": manifest["method"]},
+        "seed": seed,
+        "budget": {"window_tokens": 16384},
+        "model": model,
+    }
+    for group, values in more.items():
+        config[group] = config.get(group, {}) | values
     with RunFolder(root / manifest["method"] / str(seed), config, ignored=()) as folder:
         folder.write_manifest(manifest)
         for i, letter in enumerate(outcomes):
