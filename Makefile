@@ -57,7 +57,6 @@ reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needl
 	$(if $(ALSO_$(MODEL)),$(RUN) $(ALSO_$(MODEL)) $(WITH_$(MODEL)) $(ARGS) || status=$$?;) \
 	$(if $(LONGBENCH),$(PLAY_LONGBENCH);) \
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
-	$(PY) -m analysis.arc_tables --runs '$(RUNS)' --tables '$(TABLES)' || status=$$?; \
 	$(if $(LONGBENCH),,echo 'LongBench-v2 is left out: no data/longbench_v2.jsonl (make longbench-data fetches it), and no LONGBENCH=<file>';) \
 	exit $$status
 
@@ -128,7 +127,6 @@ cost: core ## dollars per task, from the runs there are
 
 tables: core ## write the tables again from the runs there are
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)'
-	$(PY) -m analysis.arc_tables --runs '$(RUNS)' --tables '$(TABLES)'
 
 ledger: core ## where the needed fact was, call by call, and why episodes failed, from the runs there are
 	$(PY) -m analysis.ledger --runs '$(RUNS)' --tables '$(TABLES)'

@@ -38,22 +38,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--settings", type=Path, default=PAIRED, help="numbers of the statistics")
     args = parser.parse_args(argv)
     try:
-        names = args.names or sorted(path.stem for path in args.specs.glob("*.yaml"))
-        specs = [Spec.read(args.specs / f"{name}.yaml") for name in names]
+        specs = specs_of(args.specs, args.names)
         statistics = Statistics.read(args.settings)
-        read = frames.load(args.runs)
-        for spec in specs:
-            for sheet in sheets(spec, read, Reference(args.paper), statistics):
-                if args.names:
-                    print(render.markdown(sheet))
-                paths = render.write(sheet, args.tables)
-                print(f"wrote {', '.join(map(str, paths))}")
-        (args.tables / INDEX).write_text(index(args.tables), "utf-8")
-        print(f"wrote {args.tables / INDEX}")
+        write(specs, frames.load(args.runs), Reference(args.paper), statistics, args.tables, show=bool(args.names))
     except (ConfigError, RunError, OSError) as fault:
         print(" ".join(str(fault).split("\n")), file=sys.stderr)
         return 2
     return 0
+
+
+def specs_of(folder: Path, names: Sequence[str] = ()) -> list[Spec]:
+    """The declared tables of these names, or all of a folder. Raises :class:`ConfigError`."""
+    names = names or sorted(path.stem for path in folder.glob("*.yaml"))
+    return [Spec.read(folder / f"{name}.yaml") for name in names]
+
+
+def write(
+    specs: Sequence[Spec], read: Frames, reference: Reference, statistics: Statistics, folder: Path, *, show: bool
+) -> None:
+    """Write the sheets of these tables, and the index of the folder; ``show`` prints them too."""
+    for spec in specs:
+        for sheet in sheets(spec, read, reference, statistics):
+            if show:
+                print(render.markdown(sheet))
+            print(f"wrote {', '.join(map(str, render.write(sheet, folder)))}")
+    (folder / INDEX).write_text(index(folder), "utf-8")
+    print(f"wrote {folder / INDEX}")
 
 
 def sheets(spec: Spec, read: Frames, reference: Reference, statistics: Statistics) -> Iterator[Sheet]:

@@ -1,7 +1,8 @@
 """Write the tables of all runs: ``python -m analysis.tables [--runs results/runs] [--tables results/tables]``.
 
-Each table goes to ``<tables>/<name>.csv``, ``.md`` and ``.tex``; the Markdown is printed too. Exit status 2,
-with one line on standard error, when there is nothing to tabulate or the runs contradict each other.
+Each table goes to ``<tables>/<name>.csv``, ``.md`` and ``.tex``; those of all runs are printed too, the declared tables
+of the ARC paper (``analysis.arc_tables``) are not. Exit status 2, with one line on standard error, when there is
+nothing to tabulate or the runs contradict each other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis import accuracy, frames, longbench_table, render
+from analysis import accuracy, arc_tables, compare, declared, frames, longbench_table, render
+from analysis.reference import Reference
 from arcbench import records
 from arcbench.types import ConfigError
 
@@ -47,6 +49,9 @@ def tabulate(runs: Path, tables: Path) -> int:
         print()
     for line in left_out:
         print(line)
+    print()
+    specs = arc_tables.specs_of(declared.FOLDER)
+    arc_tables.write(specs, read, Reference(), compare.Statistics.read(compare.PAIRED), tables, show=False)
     return 0
 
 
