@@ -273,15 +273,15 @@ def sizes(spec: Spec, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     of_size: dict[int, set[str]] = {}
     played = [row for row in rows if row["state"] != MISSING]
     for row in played:
-        if row["n_planned"] != spec.tasks * row["n_seeds"]:
-            of_size.setdefault(round(row["n_planned"] / row["n_seeds"]), set()).add(f"{row['model']} {row['method']}")
+        of_size.setdefault(round(row["n_planned"] / row["n_seeds"]), set()).add(_who(row))
     for n, names in sorted(of_size.items()):
-        who = (
-            "All rows rest"
-            if names == {f"{r['model']} {r['method']}" for r in played}
-            else f"{', '.join(sorted(names))} rest"
-        )
-        yield f"{who} on {n} tasks a seed; the table is of {spec.tasks}."
+        if n != spec.tasks:
+            who = "All rows rest" if len(of_size) == 1 else f"{', '.join(sorted(names))} rest"
+            yield f"{who} on {n} tasks a seed; the table is of {spec.tasks}."
+
+
+def _who(row: Mapping[str, Any]) -> str:
+    return " ".join(row[key] for key in ("model", "method", "variant") if row[key])
 
 
 def paper_of(spec: Spec, reference: Reference) -> dict[tuple[str, ...], dict[str, str]]:
