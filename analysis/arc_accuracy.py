@@ -17,6 +17,8 @@ Row = dict[str, Any]
 Published = Mapping[tuple[str, ...], Mapping[str, str]]
 
 PLAN = ("n_planned", "n_run", "n_error", "n_missing", "n_no_answer")
+METHOD = ("method", "variant", "setting")
+OVER_PLANNED = ("Accuracy is over planned tasks: an error, a missing task and one without an answer are no success.",)
 _NAMES = ("engine", "model", "budget", "recall", "profile")
 _WORDS = frozenset({*_NAMES, "method", "variant", "setting", "no answer because"})
 
@@ -28,7 +30,7 @@ def sheet(spec: Spec, rows: Sequence[Row], published: Published, *, scripted: bo
     for row in rows:
         key = (row["model"], *row["point"], row["method"])
         table.append(row | {"figures": figures(spec, row, row, published.get(key, {}), scripted=scripted)})
-    return put_together(spec, table, rows, published, ("method", "variant", "setting"), scripted=scripted)
+    return put_together(spec, table, rows, published, METHOD, OVER_PLANNED, scripted=scripted)
 
 
 def margin_sheet(spec: Spec, rows: Sequence[Row], published: Published, *, scripted: bool) -> Sheet:
@@ -37,7 +39,7 @@ def margin_sheet(spec: Spec, rows: Sequence[Row], published: Published, *, scrip
     for row in margins(spec, rows):
         key = (row["model"], *row["point"])
         table.append(row | {"figures": figures(spec, row, row, published.get(key, {}), scripted=scripted)})
-    return put_together(spec, table, rows, published, (), scripted=scripted)
+    return put_together(spec, table, rows, published, (), OVER_PLANNED, scripted=scripted)
 
 
 def margins(spec: Spec, rows: Sequence[Row]) -> Iterator[Row]:
@@ -88,10 +90,11 @@ def put_together(
     rows: Sequence[Row],
     published: Published,
     named_by: Sequence[str],
+    says: Sequence[str],
     *,
     scripted: bool,
 ) -> Sheet:
-    """The sheet of rows that have their ``figures``; the notes are on the cells behind them."""
+    """The sheet of rows that have their ``figures``; ``says`` stands above it, the notes are on the cells behind it."""
     with_paper = bool(published) and not scripted
     # the axes of a recall sweep say what its name says
     by_recall = any(axis["key"].startswith("budget.recall") for axis in spec.axes.values())
@@ -102,7 +105,7 @@ def put_together(
     return Sheet(
         name=name_of(spec, scripted),
         title=title_of(spec, scripted),
-        lead=tuple(lead(spec, table, common, with_paper, scripted)),
+        lead=tuple(lead(spec, table, common, says, with_paper, scripted)),
         data=data_of(spec, table, names, with_paper),
         body=pd.DataFrame(body),
         text_columns=_WORDS | {LABELS["runner_up_method"][0]},
@@ -125,14 +128,16 @@ def title_of(spec: Spec, scripted: bool) -> str:
     return f"Mechanism check in the shape of {spec.title} (scripted engine)" if scripted else spec.title
 
 
-def lead(spec: Spec, table: Sequence[Row], common: Sequence[str], with_paper: bool, scripted: bool) -> Iterator[str]:
+def lead(
+    spec: Spec, table: Sequence[Row], common: Sequence[str], says: Sequence[str], with_paper: bool, scripted: bool
+) -> Iterator[str]:
     """What must be read before the table."""
     if scripted:
         yield from heading("mechanism", spec.harness)[1]
     values = {name: next((row[name] for row in table if row[name]), "") for name in common}
     if any(values.values()):
         yield f"All rows: {', '.join(f'{name} {value}' for name, value in values.items() if value)}."
-    yield "Accuracy is over planned tasks: an error, a missing task and one without an answer are no success."
+    yield from says
     if with_paper:
         yield f"Each quantity is ours, the paper's as printed, and ours less the paper's. {where_paper_s(spec)}"
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
-from analysis import arc_accuracy, arc_mcnemar, declared, frames, render
+from analysis import arc_accuracy, arc_mcnemar, arc_roofline, declared, frames, render
 from analysis.compare import PAIRED, Statistics
-from analysis.declared import ACCURACY, COMPLETE, INCOMPLETE, MARGIN, MISSING, Spec
+from analysis.declared import ACCURACY, COMPLETE, INCOMPLETE, MARGIN, MISSING, ROOFLINE, Spec
 from analysis.reference import PAPER, Reference
 from analysis.render import DASH, Sheet
+from analysis.roofline import SWITCHES, Switches
 from arcbench.records import Frames, RunError
 from arcbench.types import ConfigError
 
@@ -36,15 +37,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--specs", type=Path, default=declared.FOLDER, help="folder with one YAML file a table")
     parser.add_argument("--paper", type=Path, default=PAPER, help="folder with the paper's figures")
     parser.add_argument("--settings", type=Path, default=PAIRED, help="numbers of the statistics")
+    parser.add_argument("--roofline", type=Path, default=SWITCHES, help="what the paper's roofline leaves open")
     args = parser.parse_args(argv)
     try:
         specs = specs_of(args.specs, args.names)
-        statistics = Statistics.read(args.settings)
-        write(specs, frames.load(args.runs), Reference(args.paper), statistics, args.tables, show=bool(args.names))
+        given = Given.read(args.paper, args.settings, args.roofline)
+        write(specs, frames.load(args.runs), given, args.tables, show=bool(args.names))
     except (ConfigError, RunError, OSError) as fault:
         print(" ".join(str(fault).split("\n")), file=sys.stderr)
         return 2
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What tables are made with beside the runs."""
+
+    reference: Reference
+    statistics: Statistics
+    switches: Switches
+
+    @classmethod
+    def read(cls, paper: Path = PAPER, settings: Path = PAIRED, roofline: Path = SWITCHES) -> Given:
+        """From the files. Raises :class:`ConfigError`, ``OSError``."""
+        return cls(reference=Reference(paper), statistics=Statistics.read(settings), switches=Switches.read(roofline))
 
 
 def specs_of(folder: Path, names: Sequence[str] = ()) -> list[Spec]:
@@ -53,12 +69,10 @@ def specs_of(folder: Path, names: Sequence[str] = ()) -> list[Spec]:
     return [Spec.read(folder / f"{name}.yaml") for name in names]
 
 
-def write(
-    specs: Sequence[Spec], read: Frames, reference: Reference, statistics: Statistics, folder: Path, *, show: bool
-) -> None:
+def write(specs: Sequence[Spec], read: Frames, given: Given, folder: Path, *, show: bool) -> None:
     """Write the sheets of these tables, and the index of the folder; ``show`` prints them too."""
     for spec in specs:
-        for sheet in sheets(spec, read, reference, statistics):
+        for sheet in sheets(spec, read, given):
             if show:
                 print(render.markdown(sheet))
             print(f"wrote {', '.join(map(str, render.write(sheet, folder)))}")
@@ -66,10 +80,10 @@ def write(
     print(f"wrote {folder / INDEX}")
 
 
-def sheets(spec: Spec, read: Frames, reference: Reference, statistics: Statistics) -> Iterator[Sheet]:
+def sheets(spec: Spec, read: Frames, given: Given) -> Iterator[Sheet]:
     """The sheets of one table: of models, with whatever it lacks, and of the scripted engine where it was run. Raises
     :class:`ConfigError` as :func:`analysis.declared.cells` and :func:`analysis.declared.paper_of`."""
-    published = declared.paper_of(spec, reference)
+    published = declared.paper_of(spec, given.reference)
     for scripted in (False, True):
         rows = declared.cells(spec, read.runs, read.episodes, scripted=scripted)
         if not rows:
@@ -78,8 +92,11 @@ def sheets(spec: Spec, read: Frames, reference: Reference, statistics: Statistic
             made = [arc_accuracy.sheet(spec, rows, published, scripted=scripted)]
         elif spec.kind == MARGIN:
             made = [arc_accuracy.margin_sheet(spec, rows, published, scripted=scripted)]
+        elif spec.kind == ROOFLINE:
+            frames_of = (read.episodes, read.calls)
+            made = list(arc_roofline.sheets(spec, rows, *frames_of, published, given.switches, scripted=scripted))
         else:
-            made = list(arc_mcnemar.sheets(spec, rows, read.episodes, published, statistics, scripted=scripted))
+            made = list(arc_mcnemar.sheets(spec, rows, read.episodes, published, given.statistics, scripted=scripted))
         strays = tuple(declared.strays(spec, read.runs, scripted=scripted))
         yield from (replace(sheet, notes=(*sheet.notes, *strays)) for sheet in made)
 

@@ -18,7 +18,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import audit_arc, audit_claims_arc, audit_claims_arc_appendix, audit_claims_vista, audit_vista, render
+from analysis import (
+    audit_arc,
+    audit_claims_arc,
+    audit_claims_arc_appendix,
+    audit_claims_vista,
+    audit_roofline,
+    audit_vista,
+    render,
+)
 from analysis.audit_check import AMBIGUOUS, CONSISTENT, INCONSISTENT, Check, Facts, frame, printed_rows
 from analysis.audit_claim import Claim
 from analysis.reference import PAPER, Reference
@@ -57,6 +65,7 @@ def audit(reference: Reference, facts: Facts) -> pd.DataFrame:
 
 def _checks(reference: Reference, facts: Facts) -> Iterator[Check]:
     yield from audit_arc.checks(reference, facts)
+    yield from audit_roofline.checks(reference, facts)
     yield from audit_vista.checks(reference)
     rules = {**audit_claims_arc.RULES, **audit_claims_arc_appendix.RULES, **audit_claims_vista.rules(facts)}
     rows = printed_rows(reference, "claims", ("claim_id",))

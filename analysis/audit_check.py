@@ -49,6 +49,7 @@ class Facts:
     always_c: int
     gaia_validation: int
     most_splits: int
+    least_prompt_tokens: int
 
     @classmethod
     def read(cls, path: Path) -> Facts:

@@ -17,13 +17,14 @@ import yaml
 from analysis import settings
 from analysis.accuracy import SCRIPTED, UNSCORED, accuracy
 from analysis.reference import TABLES, Reference
+from analysis.roofline_facts import HARDWARE
 from analysis.rows import KEY, records_of, settings_of
 from arcbench.checks import one_of, whole
 from arcbench.records import read_manifest
 from arcbench.types import ConfigError
 
 FOLDER = Path("conf/tables")
-ACCURACY, MARGIN, MCNEMAR = KINDS = ("accuracy", "margin", "mcnemar")
+ACCURACY, MARGIN, MCNEMAR, ROOFLINE = KINDS = ("accuracy", "margin", "mcnemar", "roofline")
 COMPLETE, INCOMPLETE, MISSING = "complete", "incomplete", "missing"
 """Of a cell: all that was planned has an outcome under all the table's seeds; some has; there is no run."""
 _LIKE = "like"
@@ -49,6 +50,8 @@ class Spec:
     tasks: int
     device: str | None
     not_device: str | None
+    hardware: str | None
+    base: str | None
     where: Mapping[str, Any]
     axes: Mapping[str, Mapping[str, Any]]
     points: tuple[tuple[str, ...], ...]
@@ -64,6 +67,9 @@ class Spec:
             raise ConfigError(f"first={', '.join(self.first)}: must be the one method whose margin it is")
         if self.quantities and self.reference is None:
             raise ConfigError(f"quantities={', '.join(self.quantities)}: without a reference they belong in ours")
+        if self.kind == ROOFLINE:
+            one_of("base", self.base, self.methods)
+            one_of("hardware", self.hardware, sorted(path.stem for path in HARDWARE.glob("*.yaml")))
         for axis, how in self.axes.items():
             settings.exactly(f"axes.{axis}", how, ("key", "unit"))
         for point in self.points:
@@ -111,7 +117,9 @@ def _given(path: Path) -> dict[str, Any]:
 def runs_of(spec: Spec, runs: pd.DataFrame, *, scripted: bool) -> pd.DataFrame:
     """The runs of a table, of models or of the scripted engine, with a column ``point`` (a value for each axis) and
     ``shared``, what of harness and budget must be said of a run that others of its row do not have."""
-    mine = [run for run in _candidates(spec, runs, scripted) if _on_device(spec, _devices(run))]
+    # what the reader played was on no device; of its cost a device's roofline is a mechanism check as good as any
+    anywhere = scripted and spec.kind == ROOFLINE
+    mine = [run for run in _candidates(spec, runs, scripted) if anywhere or _on_device(spec, _devices(run))]
     swept = [axis["key"] for axis in spec.axes.values()]
     shared = [
         {"config": {key: c for key, c in run["config"].items() if key.startswith(_SHARED) and key not in swept}}
@@ -290,7 +298,7 @@ def paper_of(spec: Spec, reference: Reference) -> dict[tuple[str, ...], dict[str
     if spec.reference is None:
         return {}
     printed = reference.printed(spec.reference)
-    methods = {ACCURACY: ("method",), MCNEMAR: ("method_a", "method_b"), MARGIN: ()}[spec.kind]
+    methods = {MCNEMAR: ("method_a", "method_b"), MARGIN: ()}.get(spec.kind, ("method",))
     keys = ("model", *spec.axes, *methods)
     wrong = [column for column in (*keys, *spec.quantities) if column not in printed.columns]
     if wrong:

@@ -12,8 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis import accuracy, arc_tables, compare, declared, frames, longbench_table, render
-from analysis.reference import Reference
+from analysis import accuracy, arc_tables, declared, frames, longbench_table, render
 from arcbench import records
 from arcbench.types import ConfigError
 
@@ -51,7 +50,7 @@ def tabulate(runs: Path, tables: Path) -> int:
         print(line)
     print()
     specs = arc_tables.specs_of(declared.FOLDER)
-    arc_tables.write(specs, read, Reference(), compare.Statistics.read(compare.PAIRED), tables, show=False)
+    arc_tables.write(specs, read, arc_tables.Given.read(), tables, show=False)
     return 0
 
 

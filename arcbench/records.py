@@ -397,7 +397,6 @@ def load(root: Path | str, take: Callable[[Run, Sequence[Part]], dict[str, Colum
 def _episode_row(record: Mapping[str, Json]) -> dict[str, Json]:
     calls = record["calls"]
     agent = sum(call["billed"] == "agent" for call in calls)
-    cached = [call["cached_tokens"] for call in calls]
     return {
         "task": record["task"],
         "index": record["index"],
@@ -407,13 +406,20 @@ def _episode_row(record: Mapping[str, Json]) -> dict[str, Json]:
         "error": record["error"],
         "agent_calls": agent,
         "method_calls": len(calls) - agent,
-        "prompt_tokens": sum(call["prompt_tokens"] for call in calls),
-        "completion_tokens": sum(call["completion_tokens"] for call in calls),
-        "cached_tokens": None if None in cached else sum(cached),
+        **{
+            kind: _total(call[kind] for call in calls)
+            for kind in ("prompt_tokens", "completion_tokens", "cached_tokens")
+        },
         "compactions": sum(row["outcome"] == "done" for row in record["compactions"]),
         "method_failures": len(record["method_failures"]),
         "document": (record.get("facts") or {}).get(DOCUMENT),
     }
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """Their sum; ``None`` where one was not recorded."""
+    known = list(counts)
+    return None if None in known else sum(known)  # type: ignore[arg-type]
 
 
 def _call_rows(record: Mapping[str, Json]) -> Iterator[dict[str, Json]]:

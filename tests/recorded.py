@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from arcbench.records import NEEDED, RUN_COLUMNS, RunFolder
+from arcbench.records import CALL_COLUMNS, NEEDED, RUN_COLUMNS, RunFolder
 
 OUTCOMES = {"c": ("correct", None), "w": ("wrong", None), "n": ("no_answer", "turn_limit"), "e": ("error", None)}
 
@@ -15,9 +16,10 @@ def record_run(
 ) -> Path:
     """One run folder from letters: c(orrect), w(rong), n(o answer), e(rror); ``tasks`` gives each task a letter of its
     own, the same under every seed (without it tasks are those of the seed); ``documents`` the same for documents,
-    ``config`` is more of the resolved config, by group, and ``task_seed`` is the one in the records, where it is not
-    the run's."""
+    ``config`` is more of the resolved config, by group, ``calls`` the (prompt tokens, reply tokens) of every episode's
+    calls, or by letter, and ``task_seed`` is the one in the records, where it is not the run's."""
     more: dict[str, Any] = fields.pop("config", {})
+    played = fields.pop("calls", ())
     documents, task_seed = fields.pop("documents", None), fields.pop("task_seed", seed)
     model = {"sampling": {"no_thinking": {"temperature": fields.pop("temperature", 0.7)}}}
     manifest = dict.fromkeys(RUN_COLUMNS[1:], "x") | {
@@ -39,5 +41,16 @@ def record_run(
             name = f"needle/{seed}/{i}" if tasks is None else f"task/{tasks[i]}"
             facts = {"context_sha256": documents[i]} if documents else {}
             record = {"task": name, "seed": task_seed, "index": i, "outcome": outcome, "reason": reason, "facts": facts}
-            folder.append(dict.fromkeys(NEEDED, ()) | record)
+            calls = calls_of(played[letter] if isinstance(played, dict) else played)
+            folder.append(dict.fromkeys(NEEDED, ()) | {"calls": calls} | record)
     return root / manifest["method"]
+
+
+def calls_of(played: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Calls of an episode: prompt tokens, reply tokens, who is billed (the agent), cached tokens (not recorded)."""
+    return [
+        dict.fromkeys(CALL_COLUMNS)
+        | {"number": number, "prompt_tokens": prompt, "completion_tokens": reply, "messages": ()}
+        | {"billed": more[0] if more else "agent", "cached_tokens": more[1] if len(more) > 1 else None}
+        for number, (prompt, reply, *more) in enumerate(played, start=1)
+    ]

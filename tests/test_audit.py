@@ -156,6 +156,16 @@ def test_no_more_than_the_letter_c(published: pd.DataFrame) -> None:
     assert dict(rows["verdict"].value_counts()) == {AMBIGUOUS: 9, CONSISTENT: 3}  # 91 of 311 are 29.26 %
 
 
+def test_what_a_published_cost_implies(published: pd.DataFrame) -> None:
+    # 27.70 TB over 147,456 B * (1 + 16.38/124.62) are 166 M; 0.61 s * 989 TFLOP/s over 13.9 GFLOP are 43.4 k prompt
+    # tokens; a call adds at most 4,096 * 14,335.5 = 58.7 M and 12,288 prompt tokens: four calls
+    row = the(published, "arc_table04", "qwen3-8b sliding_window", "what traffic")
+    assert row.recomputed == "Q 163 to 166 M, P 43 to 43.8 k tokens; at least 4 calls, of 10939 prompt tokens"
+    # 631 M / 4,096 are 154 k; less 48.4 k of prompts, 2,047.5 a call: 52 calls, of 931 prompt tokens
+    many = the(published, "arc_table03", "qwen3-32b llm_summary", "what traffic")
+    assert (many.verdict, many.recomputed.split("; ")[1]) == (AMBIGUOUS, "at least 52 calls, of 931 prompt tokens")
+
+
 # ------------------------------------------------------------------------------------------ claims
 
 
@@ -298,6 +308,6 @@ def test_tables_that_cannot_be_audited_get_one_line(
 
 def test_a_fact_from_elsewhere_must_be_a_number(tmp_path: Path) -> None:
     file = tmp_path / "facts.yaml"
-    file.write_text("always_c: many\ngaia_validation: 165\nmost_splits: 8\n", "utf-8")
+    file.write_text("always_c: many\ngaia_validation: 165\nmost_splits: 8\nleast_prompt_tokens: 1\n", "utf-8")
     with pytest.raises(ConfigError, match="always_c=many: must be a whole number"):
         Facts.read(file)
