@@ -106,7 +106,16 @@ class Session:
             if owed or not manifest:
                 folder.write_manifest(cell.manifest(manifest, engine, len(tasks)))
             if owed:
-                errors = await run_episodes(cell.setup(engine), owed, folder, cell.timeout_s, len(tasks))
+                started, before = time.monotonic(), len(folder.finished)
+                try:
+                    errors = await run_episodes(cell.setup(engine), owed, folder, cell.timeout_s, len(tasks))
+                finally:  # a session that is killed says nothing of its time
+                    played = {
+                        "played_s": round(time.monotonic() - started, 3),
+                        "episodes": len(folder.finished) - before,
+                    }
+                    with contextlib.suppress(RunError):
+                        folder.write_manifest(last_session(folder.manifest(), played))
             return cell.summary(tasks, folder.finished, sum(errors.values()))
 
     async def _started_engine(self, cell: Cell) -> Engine:
@@ -350,6 +359,12 @@ def check_root(config: Mapping[str, Json]) -> None:
     for group in ("harness", "engine", "model", "method"):
         if not isinstance(config[group].get("id"), str):
             raise ConfigError(f"{group}.id={config[group].get('id')}: must be a name")
+
+
+def last_session(manifest: Mapping[str, Json], more: Mapping[str, Json]) -> dict[str, Json]:
+    """The manifest with more said of its last session."""
+    *earlier, last = manifest["sessions"]
+    return {**manifest, "sessions": [*earlier, {**last, **more}]}
 
 
 def refuse_other_data(before: Mapping[str, Json], data: Mapping[str, Json], run_dir: Path) -> None:
