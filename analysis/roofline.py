@@ -154,10 +154,11 @@ class Roofline:
         pairs = (prompt_tokens**2 - cached_tokens**2) / 2
         return 4.0 * self.model.layers * self.model.heads * self.model.head_dim * pairs
 
-    def episodes(self, calls: pd.DataFrame) -> pd.DataFrame:
+    def episodes(self, calls: pd.DataFrame, *, most_sequences: int | None = None) -> pd.DataFrame:
         """One row an episode (``run_dir``, ``task``; columns :data:`COSTS`) from one row a call: ``prompt_tokens``,
-        ``completion_tokens``, ``billed``, and, where prefill is cached, ``cached_tokens``. Raises
-        :class:`ConfigError` for a call without token counts."""
+        ``completion_tokens``, ``billed``, and, where prefill is cached, ``cached_tokens``. ``most_sequences`` is the
+        most that an engine decodes together, however many had room. Raises :class:`ConfigError` for a call without
+        token counts."""
         calls = calls if self.switches.method_calls else calls[calls["billed"] == "agent"]
         cached = self.switches.prefill == CACHED
         for column in ("prompt_tokens", "completion_tokens", *(("cached_tokens",) if cached else ())):
@@ -189,6 +190,8 @@ class Roofline:
         decoded = made["decode_tokens"].where(made["decode_tokens"] > 0)
         made["mean_context_tokens"] = made["decode_context_tokens"] / decoded
         made["batch"] = self.batch(made["mean_context_tokens"])
+        if most_sequences is not None:
+            made["batch"] = made["batch"].clip(upper=most_sequences)
         made["decode_bytes"] = self.decode_bytes(
             decode_tokens=decoded, context_tokens=made["mean_context_tokens"], batch=made["batch"]
         )
