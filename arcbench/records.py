@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 import orjson
 import yaml
 
+from arcbench import progress
+from arcbench.progress import Finished
 from arcbench.types import ConfigError, Json
 
 if TYPE_CHECKING:
@@ -85,8 +87,8 @@ class RunFolder:
         self.path = path
         self.config = config
         self.ignored = ignored
-        self.finished: dict[str, str] = {}
-        """Outcome by task id of the episodes that are done (``error`` ones are owed again)."""
+        self.finished: dict[str, Finished] = {}
+        """By task id the episodes that are done (``error`` ones are owed again)."""
         self._lock: BinaryIO | None = None
         self._file: BinaryIO | None = None
 
@@ -105,8 +107,7 @@ class RunFolder:
             self._settle_config()
             episodes = self.path / EPISODES
             repair(episodes)
-            latest = {record["task"]: record["outcome"] for record in read_episodes(episodes)}
-            self.finished = {task: outcome for task, outcome in latest.items() if outcome != "error"}
+            self.finished = finished(episodes)
             self._file = episodes.open("ab", buffering=0)
         except BaseException:
             self._lock.close()
@@ -118,6 +119,7 @@ class RunFolder:
     ) -> None:
         if self._file:
             self._file.close()
+            progress.write(self.path / EPISODES, self.finished)
         if self._lock:
             self._lock.close()
 
@@ -134,7 +136,7 @@ class RunFolder:
             self._file.truncate(start)
             raise RunError(f"{self.path / EPISODES}: cannot be written ({fault.strerror})") from None
         if record["outcome"] != "error":
-            self.finished[record["task"]] = record["outcome"]
+            self.finished[record["task"]] = Finished.of(record)
 
     def manifest(self) -> dict[str, Json]:
         """The manifest so far; empty in a new folder, and where it is damaged: it is about to be rewritten."""
@@ -222,6 +224,15 @@ def read_episodes(path: Path | str) -> Iterator[dict[str, Json]]:
                 continue
             if isinstance(record, dict) and record.keys() >= NEEDED and isinstance(record["task"], str):
                 yield record
+
+
+def finished(episodes: Path) -> dict[str, Finished]:
+    """By task id the episodes that are done: as it is kept beside them, or else from the records."""
+    kept = progress.read(episodes)
+    if kept is not None:
+        return kept
+    latest = {record["task"]: Finished.of(record) for record in read_episodes(episodes)}
+    return {task: each for task, each in latest.items() if each.outcome != "error"}
 
 
 NEEDED = frozenset(

@@ -31,6 +31,7 @@ from tqdm import tqdm
 from arcbench.checks import above, template, whole
 from arcbench.episode import Bench, Setup, failed, play, system_prompt
 from arcbench.parsing import Fault
+from arcbench.progress import Finished
 from arcbench.records import RunError, RunFolder, digest, flatten
 from arcbench.types import Budget, ConfigError, Engine, Harness, Json, MethodFactory, Rules, Task
 
@@ -217,10 +218,10 @@ class Cell:
             "sessions": [*before.get("sessions", ()), session],
         }
 
-    def summary(self, tasks: Sequence[Task], finished: Mapping[str, str], errors: int) -> dict[str, Json]:
+    def summary(self, tasks: Sequence[Task], finished: Mapping[str, Finished], errors: int) -> dict[str, Json]:
         """The one JSON object that ends a run. ``accuracy`` is correct over planned: what failed, what has
         no answer and what is still owed is not correct."""
-        outcomes = Counter(finished[task.id] for task in tasks if task.id in finished)
+        outcomes = Counter(finished[task.id].outcome for task in tasks if task.id in finished)
         return {
             "harness": self.config["harness"]["id"],
             "method": self.config["method"]["id"],
@@ -268,7 +269,7 @@ async def run_episodes(
     """
     queue = iter(owed)
     errors: Counter[str] = Counter()
-    outcomes = Counter(folder.finished.values())
+    outcomes = Counter(done.outcome for done in folder.finished.values())
     tokens, started = 0, time.monotonic()
     with tqdm(
         total=planned,

@@ -22,6 +22,7 @@ from fakes import FakeEngine, FakeHarness, Keeps, conf, played, run, setup, task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arcbench import progress
 from arcbench.records import (
     CONFIG,
     EPISODES,
@@ -41,6 +42,10 @@ from arcbench.types import ConfigError, EngineError, Request
 
 ROOT = Path(__file__).parents[1]
 IGNORED = conf("config")["digest_ignores"]
+
+
+def outcomes(folder: RunFolder) -> dict[str, str]:
+    return {task: done.outcome for task, done in folder.finished.items()}
 
 
 def config() -> dict[str, Any]:
@@ -146,16 +151,34 @@ def test_a_played_episode_is_read_back_identical(tmp_path: Path) -> None:
     assert list(read_episodes(tmp_path / EPISODES)) == [whole]
 
 
+def test_what_is_done_is_not_read_again_and_is_when_the_records_changed(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, config(), IGNORED) as folder:
+        folder.append(record("a", "correct"))
+    kept = tmp_path / progress.FILE
+    # what is kept is believed as long as the records are as they were
+    kept.write_bytes(kept.read_bytes().replace(b"correct", b"wrong"))
+    with RunFolder(tmp_path, config(), IGNORED) as folder:
+        assert outcomes(folder) == {"a": "wrong"}
+    with (tmp_path / EPISODES).open("ab") as file:
+        file.write(orjson.dumps(record("b", "no_answer")) + b"\n")
+    with RunFolder(tmp_path, config(), IGNORED) as folder:
+        assert outcomes(folder) == {"a": "correct", "b": "no_answer"}
+    for damage in (b"", b"{", b"[]", b'{"size": 1}', b'{"size": 1, "mtime_ns": 1, "finished": []}'):
+        kept.write_bytes(damage)
+        with RunFolder(tmp_path, config(), IGNORED) as folder:
+            assert outcomes(folder) == {"a": "correct", "b": "no_answer"}
+
+
 def test_finished_tasks_are_known_and_errors_are_owed_again(tmp_path: Path) -> None:
     with RunFolder(tmp_path, config(), IGNORED) as folder:
         for name, outcome in (("a", "correct"), ("b", "error"), ("c", "no_answer"), ("d", "wrong")):
             folder.append(record(name, outcome))
-        assert folder.finished == {"a": "correct", "c": "no_answer", "d": "wrong"}
+        assert outcomes(folder) == {"a": "correct", "c": "no_answer", "d": "wrong"}
     with RunFolder(tmp_path, config(), IGNORED) as folder:
-        assert folder.finished == {"a": "correct", "c": "no_answer", "d": "wrong"}
+        assert outcomes(folder) == {"a": "correct", "c": "no_answer", "d": "wrong"}
         folder.append(record("b", "wrong"))
     with RunFolder(tmp_path, config(), IGNORED) as folder:
-        assert folder.finished["b"] == "wrong"
+        assert outcomes(folder)["b"] == "wrong"
 
 
 # --------------------------------------------------------------------------------------- torn ends
@@ -227,7 +250,7 @@ def test_d5_resume_with_another_value_is_refused_by_name(tmp_path: Path) -> None
     ):
         RunFolder(tmp_path, changed("budget.keep_recent_turns", 4), IGNORED).__enter__()
     with RunFolder(tmp_path, changed("harness.n_tasks", 5), IGNORED) as folder:
-        assert folder.finished == {"a": "correct"}
+        assert outcomes(folder) == {"a": "correct"}
     assert yaml.safe_load((tmp_path / CONFIG).read_text("utf-8")) == config()
 
 
@@ -347,9 +370,9 @@ def test_d4_one_raises_one_is_cancelled_one_never_returns(tmp_path: Path) -> Non
     tasks = [task(i) for i in range(6)]
     with RunFolder(tmp_path, config(), IGNORED) as folder:
         errors = asyncio.run(run_episodes(cell, tasks, folder, 0.5, 6))
-        assert folder.finished == {f"fake/{i}": "correct" for i in (0, 4, 5)}
-    outcomes = {each["task"]: each["error"] for each in read_episodes(tmp_path / EPISODES)}
-    assert outcomes == {
+        assert outcomes(folder) == {f"fake/{i}": "correct" for i in (0, 4, 5)}
+    told = {each["task"]: each["error"] for each in read_episodes(tmp_path / EPISODES)}
+    assert told == {
         **{f"fake/{i}": None for i in (0, 4, 5)},
         "fake/1": "EngineError: the server went away",
         "fake/2": "the episode was cancelled",
@@ -386,7 +409,7 @@ def test_a_record_that_is_not_whole_is_owed_again(tmp_path: Path, line: str) -> 
     with (tmp_path / EPISODES).open("a") as file:
         file.write(line + "\n")
     with RunFolder(tmp_path, config(), IGNORED) as folder:
-        assert folder.finished == {"t1": "correct"}
+        assert outcomes(folder) == {"t1": "correct"}
 
 
 def test_frames_hold_the_latest_record_of_each_task(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def test_the_last_line_is_one_json_object_and_a_second_run_plays_only_what_is_ow
     assert tuple(summary) == SUMMARY
     assert (summary["seed"], summary["planned"], summary["run"], summary["correct"]) == (0, 2, 2, 2)
     folder = Path(summary["run_dir"])
-    assert {path.name for path in folder.iterdir()} == {".lock", "config.yaml", "manifest.json", "episodes.jsonl"}
+    files = {".lock", ".done.json", "config.yaml", "manifest.json", "episodes.jsonl"}
+    assert {path.name for path in folder.iterdir()} == files
     before = (folder / "episodes.jsonl").read_bytes()
     status, out, _ = run("method=arc", "seed=0", "harness.n_tasks=3", *SMALL, cwd=tmp_path)
     after = (folder / "episodes.jsonl").read_bytes()
@@ -123,7 +124,7 @@ def test_every_method_plays_at_every_budget(tmp_path, method, budget):
 async def played(cell: Cell) -> list[str]:
     with RunFolder(cell.run_dir, cell.config, cell.config["digest_ignores"]) as folder:
         await run_episodes(cell.setup(cell.engine), cell.harness.tasks(), folder, cell.timeout_s, 1)
-        return list(folder.finished.values())
+        return [done.outcome for done in folder.finished.values()]
 
 
 OTHERS = [f"recall={name}" for name in choices("recall")]
