@@ -17,7 +17,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from analysis.roofline_facts import Hardware, ModelFacts
 from analysis.rows import records_of
 from arcbench import records
 from arcbench.checks import above, whole
-from arcbench.records import Columns, Part, Run, RunError
+from arcbench.records import RunError
 from arcbench.types import ConfigError
 
 SETTINGS = Path("conf/statistics/serving.yaml")
@@ -99,20 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def read(root: Path | str, block_tokens: int) -> records.Frames:
     """As ``analysis.frames.load``, with the columns of :func:`analysis.prefix_cache.part` on each call."""
-    part = prefix_cache.part(block_tokens)
-    found: Columns = {}
-
-    def take(run: Run, parts: Sequence[Part]) -> dict[str, Columns]:
-        taken = frames.take(run, [*parts, part])
-        columns = taken.pop(part.name)
-        for column, values in ({"run_dir": [str(run.path)] * len(columns["task"])} | columns).items():
-            found.setdefault(column, []).extend(values)
-        return taken
-
-    loaded = records.load(root, take)
-    frames.one_protocol(loaded.runs)
-    calls = loaded.calls.merge(pd.DataFrame(found), on=["run_dir", "task", "number"], validate="one_to_one")
-    return records.Frames(runs=loaded.runs, episodes=loaded.episodes, calls=calls, compactions=loaded.compactions)
+    loaded, own = frames.load_with(root, {"cache": prefix_cache.part(block_tokens)})
+    calls = loaded.calls.merge(own["cache"], on=["run_dir", "task", "number"], validate="one_to_one")
+    return replace(loaded, calls=calls)
 
 
 @dataclass(frozen=True)
