@@ -7,8 +7,8 @@ under *tensor* parallelism one replica spreads over the GPUs, so weights are hel
 parallelism each GPU is a replica. Communication between GPUs is left out, which favours tensor parallelism.
 
 An agent takes the cache of its longest context while it waits for its tools; ``agents`` counts those that fit with it,
-``batch`` those that the roofline decodes together. Prefill is uncached unless ``prefill=cached``, for which every call
-must have been recorded with its cached tokens.
+``batch`` those that the roofline decodes together. Prefill is uncached unless ``prefill=cached``: then less what the
+cache served, as the engine recorded it, or for a row where a call does not say as ``analysis.prefix_cache`` models it.
 
 Writes ``capacity_<harness>``, ``capacity_scaling_<harness>`` and a figure of context length against batch and time to
 ``tables=DIR``. Exit status 2, with one line on standard error, for bad input.
@@ -26,7 +26,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import frames, plot, render
+from analysis import plot, render, serving
 from analysis.accuracy import accuracy, kinds
 from analysis.render import DASH, Sheet, number
 from analysis.roofline import Roofline, Switches, pairs_of
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         price = above("price_usd_per_gpu_hour", named["price_usd_per_gpu_hour"], 0)
         facts, hardware = ModelFacts.read(str(named["model"])), Hardware.read(str(named["hardware"]))
         roofline = Roofline(model=facts, hardware=hardware, switches=Switches.read(**given))
-        read = frames.load(runs)
+        read = serving.read(runs, serving.Settings.read().cache_block_tokens)
         for kind, harness, some in kinds(read.runs):
             its = read.calls[read.calls["run_dir"].isin(some["run_dir"])]
             name = f"{harness}_{kind}" if kind == "mechanism" else harness
@@ -87,7 +87,7 @@ def _row(
 
 def planned(calls: pd.DataFrame, ran: pd.DataFrame, roofline: Roofline, price: float) -> dict[str, Any]:
     """What so many GPUs (``n_gpu``, one replica) do with the episodes of these calls."""
-    costs = roofline.episodes(calls)
+    costs = roofline.episodes(serving.served(calls)[0])
     agent = calls[calls["billed"] == "agent"]
     longest = (agent["prompt_tokens"] + agent["completion_tokens"]).groupby([agent["run_dir"], agent["task"]]).max()
     held = float(longest.mean())

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -31,9 +31,25 @@ _ROOT = Path(__file__).resolve().parent.parent
 def load(root: Path | str) -> Frames:
     """The frames over all runs below ``root``, for tables: runs of one benchmark must be of one protocol. Raises
     :class:`RunError` as ``arcbench.records.load``, and :class:`ConfigError` on two protocols."""
-    frames = records.load(root, take)
+    return load_with(root, {})[0]
+
+
+def load_with(root: Path | str, own: Mapping[str, Part]) -> tuple[Frames, dict[str, pd.DataFrame]]:
+    """As :func:`load`, and in the same pass what an analysis of its own reads: by the same names, a frame of each of
+    its parts, joined by run_dir and task. Raises as :func:`load`."""
+    found: dict[str, Columns] = {name: {} for name in own}
+
+    def take_all(run: Run, parts: Sequence[Part]) -> dict[str, Columns]:
+        taken = take(run, [*parts, *own.values()])
+        for name, part in own.items():
+            columns = taken.pop(part.name)
+            for column, values in ({"run_dir": [str(run.path)] * len(columns["task"])} | columns).items():
+                found[name].setdefault(column, []).extend(values)
+        return taken
+
+    frames = records.load(root, take_all)
     one_protocol(frames.runs)
-    return frames
+    return frames, {name: pd.DataFrame(columns) for name, columns in found.items()}
 
 
 def one_protocol(runs: pd.DataFrame) -> None:

@@ -31,7 +31,7 @@ from analysis import frames, ledger_facts, ledger_pages, render
 from analysis.accuracy import left_out
 from analysis.ledger_sheets import sheets
 from arcbench import records
-from arcbench.records import Columns, Part, Run
+from arcbench.records import Part
 from arcbench.types import ConfigError
 
 PARTS: Mapping[str, Part] = {
@@ -59,19 +59,7 @@ class Ledger:
 def read(root: Path | str) -> Ledger:
     """The ledger of all runs below ``root``. Raises :class:`RunError` and :class:`ConfigError` as
     ``analysis.frames.load``."""
-    found: dict[str, Columns] = {name: {} for name in PARTS}
-
-    def take(run: Run, parts: Sequence[Part]) -> dict[str, Columns]:
-        taken = frames.take(run, [*parts, *PARTS.values()])
-        for name, part in PARTS.items():
-            columns = taken.pop(part.name)
-            for column, values in ({"run_dir": [str(run.path)] * len(columns["task"])} | columns).items():
-                found[name].setdefault(column, []).extend(values)
-        return taken
-
-    loaded = records.load(root, take)
-    frames.one_protocol(loaded.runs)
-    made = {name: pd.DataFrame(columns) for name, columns in found.items()}
+    loaded, made = frames.load_with(root, PARTS)
     return Ledger(runs=loaded.runs, episodes=loaded.episodes, **made)
 
 

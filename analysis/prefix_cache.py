@@ -26,22 +26,32 @@ from arcbench.types import ConfigError, Json
 
 
 def part(block_tokens: int) -> Part:
-    """One row a call: the tokens that a cache of such blocks serves (``modelled_tokens``), and those that stood in an
-    earlier prompt of the episode and so were computed before (``seen_tokens``)."""
+    """One row a call: the tokens that a cache of such blocks serves (``modelled_tokens``), those that stood in an
+    earlier prompt of the episode and so were computed before (``seen_tokens``), and whether it is the agent's first
+    call after a compaction that was done (``compacted``)."""
     return Part(
         f"prefix_cache_{block_tokens}",
-        ("task", "number", "modelled_tokens", "seen_tokens"),
+        ("task", "number", "modelled_tokens", "seen_tokens", "compacted"),
         lambda record: _rows(record, block_tokens),
     )
 
 
 def _rows(record: Mapping[str, Json], block_tokens: int) -> Iterator[dict[str, Json]]:
     sizes = [message["tokens"] for message in record["messages"]]
+    done = {row["before_call"] for row in record["compactions"] if row["outcome"] == "done"}
     seen: set[int] = set()
+    agent_calls = 0
     for call, served in zip(record["calls"], cached_tokens(record, block_tokens=block_tokens), strict=True):
-        again = sum(sizes[index] for index in call["messages"] if index in seen)
+        agents = call["billed"] == "agent"
+        agent_calls += agents
+        yield {
+            "task": record["task"],
+            "number": call["number"],
+            "modelled_tokens": served,
+            "seen_tokens": sum(sizes[index] for index in call["messages"] if index in seen),
+            "compacted": agents and agent_calls in done,
+        }
         seen.update(call["messages"])
-        yield {"task": record["task"], "number": call["number"], "modelled_tokens": served, "seen_tokens": again}
 
 
 def cached_tokens(record: Mapping[str, Json], *, block_tokens: int) -> list[int]:

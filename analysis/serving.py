@@ -17,7 +17,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from analysis.roofline_facts import Hardware, ModelFacts
 from analysis.rows import records_of
 from arcbench import records
 from arcbench.checks import above, whole
-from arcbench.records import Columns, Part, Run, RunError
+from arcbench.records import RunError
 from arcbench.types import ConfigError
 
 SETTINGS = Path("conf/statistics/serving.yaml")
@@ -99,20 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def read(root: Path | str, block_tokens: int) -> records.Frames:
     """As ``analysis.frames.load``, with the columns of :func:`analysis.prefix_cache.part` on each call."""
-    part = prefix_cache.part(block_tokens)
-    found: Columns = {}
-
-    def take(run: Run, parts: Sequence[Part]) -> dict[str, Columns]:
-        taken = frames.take(run, [*parts, part])
-        columns = taken.pop(part.name)
-        for column, values in ({"run_dir": [str(run.path)] * len(columns["task"])} | columns).items():
-            found.setdefault(column, []).extend(values)
-        return taken
-
-    loaded = records.load(root, take)
-    frames.one_protocol(loaded.runs)
-    calls = loaded.calls.merge(pd.DataFrame(found), on=["run_dir", "task", "number"], validate="one_to_one")
-    return records.Frames(runs=loaded.runs, episodes=loaded.episodes, calls=calls, compactions=loaded.compactions)
+    loaded, own = frames.load_with(root, {"cache": prefix_cache.part(block_tokens)})
+    calls = loaded.calls.merge(own["cache"], on=["run_dir", "task", "number"], validate="one_to_one")
+    return replace(loaded, calls=calls)
 
 
 @dataclass(frozen=True)
@@ -133,6 +122,13 @@ class Charge:
         return Roofline(model=facts, hardware=self.hardware, switches=Switches.read(prefill=prefill))
 
 
+def served(calls: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The calls with one ``cached_tokens`` each, and where that is from: all recorded, or all modelled."""
+    if calls["cached_tokens"].isna().any():
+        return calls.assign(cached_tokens=calls["modelled_tokens"]), MODELLED
+    return calls, RECORDED
+
+
 def episodes_of(calls: pd.DataFrame, charge: Charge, model: str) -> pd.DataFrame:
     """One row an episode of a model's calls, which have one ``cached_tokens`` each: tokens, seconds of a device."""
     cached, prompt = calls["cached_tokens"].astype(float), calls["prompt_tokens"].astype(float)
@@ -145,6 +141,7 @@ def episodes_of(calls: pd.DataFrame, charge: Charge, model: str) -> pd.DataFrame
         cached_tokens=cached,
         prefilled_tokens=prompt - cached,
         again_tokens=again,
+        after_compaction_tokens=again.where(calls["compacted"].astype(bool), 0.0),
         decode_tokens=calls["completion_tokens"].astype(float),
         engine_s=calls["latency_s"].astype(float),
     )
@@ -179,9 +176,7 @@ def table(
     def own(group: pd.DataFrame, its: pd.DataFrame) -> dict[str, Any]:
         ran = its.loc[its["outcome"] != "error", ["run_dir", "task", "outcome", "compactions"]]
         mine = calls[calls["run_dir"].isin(group["run_dir"])].merge(ran[["run_dir", "task"]], on=["run_dir", "task"])
-        source = MODELLED if mine["cached_tokens"].isna().any() else RECORDED
-        if source == MODELLED:
-            mine = mine.assign(cached_tokens=mine["modelled_tokens"])
+        mine, source = served(mine)
         made = episodes_of(mine, charge, str(group["model"].iloc[0])).merge(ran, on=["run_dir", "task"])
         config = group["config"].iloc[0]
         share = {"compact_to_share": config.get("budget.compact_to_share")}
@@ -197,7 +192,7 @@ def _row(made: pd.DataFrame, given: Settings) -> dict[str, Any]:
         "served_tokens_per_episode": made["cached_tokens"].mean(),
         "hit_rate_pct": 100 * _over(made["cached_tokens"].sum(), made["prompt_tokens"].sum()),
         "again_tokens_per_episode": made["again_tokens"].mean(),
-        "again_tokens_per_compaction": _over(made["again_tokens"].sum(), compactions),
+        "again_tokens_per_compaction": _over(made["after_compaction_tokens"].sum(), compactions),
         "decode_tokens_per_episode": made["decode_tokens"].mean(),
         "engine_s_per_episode": made["engine_s"].mean(skipna=False),
     }
@@ -209,23 +204,20 @@ def _row(made: pd.DataFrame, given: Settings) -> dict[str, Any]:
         "waiting_most_gb": (made["held_most_tokens"] * gb).max(),
     }
     for prefill in (CACHED, UNCACHED):
-        seconds = made[f"{prefill}_s"]
-        low, high = interval(seconds, made["outcome"] == "correct", made["task"], given)
-        row |= {
-            f"{prefill}_s_per_episode": seconds.mean(),
-            f"{prefill}_s_per_success": _over(seconds.sum(), (made["outcome"] == "correct").sum()),
-            f"{prefill}_s_per_success_low": low,
-            f"{prefill}_s_per_success_high": high,
-        }
+        for per, counted in (("episode", made["outcome"] != ""), ("success", made["outcome"] == "correct")):
+            name, seconds = f"{prefill}_s_per_{per}", made[f"{prefill}_s"]
+            row[name] = _over(seconds.sum(), counted.sum())
+            row[f"{name}_low"], row[f"{name}_high"] = interval(seconds, counted, made["task"], given)
     return row
 
 
 def interval(
-    seconds: pd.Series[float], correct: pd.Series[bool], tasks: pd.Series[str], given: Settings
+    seconds: pd.Series[float], counted: pd.Series[bool], tasks: pd.Series[str], given: Settings
 ) -> tuple[float, float]:
-    """Interval of the seconds of all episodes over their correct answers: tasks are drawn again, with all their
-    episodes; without a correct answer the ratio is infinite. NaN for fewer than two tasks or no correct answer."""
-    sums = pd.DataFrame({"task": tasks, "s": seconds, "n": correct.astype(float)}).groupby("task").sum()
+    """Interval of the seconds of all episodes over those that count (the correct ones, say): tasks are drawn again,
+    with all their episodes; where none of them counts the ratio is infinite. NaN for fewer than two tasks or none
+    that counts."""
+    sums = pd.DataFrame({"task": tasks, "s": seconds, "n": counted.astype(float)}).groupby("task").sum()
     if len(sums) < 2 or not sums["n"].sum():
         return math.nan, math.nan
     draw = np.random.default_rng(given.resampling_seed)
@@ -253,10 +245,10 @@ def sheet(harness: str, data: pd.DataFrame, charge: Charge, given: Settings) -> 
     body = [{c: row[c] or DASH for c in shown} | _cells(row) for row in records_of(data)]
     lead = [
         "Per episode, means over all that were run. Prefilled, served: prompt tokens that were computed, and that the "
-        "prefix cache had; again: computed though an earlier prompt of the episode held them. Waiting: cache memory "
-        "that an agent holds between two calls, mean and most.",
+        "prefix cache had; again: computed though an earlier prompt of the episode held them; again a compaction: by "
+        "the first call after it. Waiting: cache memory that an agent holds between two calls, mean and most.",
         f"Device seconds are the roofline's on the {charge.hardware.id}, not measured; per correct answer: of all "
-        f"episodes, with its {100 * given.level:.0f} % interval by bootstrap over tasks.",
+        f"episodes; with {100 * given.level:.0f} % intervals by bootstrap over tasks.",
     ]
     if any(common.values()):
         lead.append(f"All rows: {', '.join(f'{name} {value}' for name, value in common.items() if value)}.")
@@ -279,9 +271,9 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     def count(key: str) -> str:
         return number(row.get(key), 0)
 
-    def success(prefill: str) -> str:
-        ends = [number(row.get(f"{prefill}_s_per_success_{end}"), 3) for end in ("low", "high")]
-        value = number(row.get(f"{prefill}_s_per_success"), 3)
+    def seconds(name: str) -> str:
+        ends = [number(row.get(f"{name}_{end}"), 3) for end in ("low", "high")]
+        value = number(row.get(name), 3)
         return value if DASH in ends else f"{value} ({ends[0]} to {ends[1]})"
 
     return {
@@ -296,10 +288,10 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
         "decoded": count("decode_tokens_per_episode"),
         "engine s": number(row.get("engine_s_per_episode"), 2),
         "waiting GB": f"{number(row.get('waiting_gb'), 3)}, {number(row.get('waiting_most_gb'), 3)}",
-        "device s, cached": number(row.get("cached_s_per_episode"), 3),
-        "device s, uncached": number(row.get("uncached_s_per_episode"), 3),
-        "per correct, cached": success(CACHED),
-        "per correct, uncached": success(UNCACHED),
+        "device s, cached": seconds(f"{CACHED}_s_per_episode"),
+        "device s, uncached": seconds(f"{UNCACHED}_s_per_episode"),
+        "per correct, cached": seconds(f"{CACHED}_s_per_success"),
+        "per correct, uncached": seconds(f"{UNCACHED}_s_per_success"),
         "planned/run/error": "/".join(str(row[key]) for key in ("n_planned", "n_run", "n_error")),
         "correct": str(row["n_success"]),
         "no answer because": reasons_of(row),

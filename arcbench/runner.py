@@ -120,11 +120,14 @@ class Session:
             return cell.summary(tasks, folder.finished, sum(errors.values()))
 
     async def _started_engine(self, cell: Cell) -> Engine:
-        """The engine of this cell: the living one where its config is the same."""
+        """The engine of this cell: the living one where its config is the same, started again, so that it forgets
+        the cell before."""
         if self._engine is None or self._engine_config != cell.config["engine"]:
             await self._close_engine()
             await cell.engine.start()
             self._engine, self._engine_config = cell.engine, cell.config["engine"]
+        else:
+            await self._engine.start()
         return self._engine
 
     async def _close_engine(self) -> None:

@@ -259,7 +259,8 @@ class Engine(Protocol):
         """Run one call. Raises :class:`ContextOverflow` (found by counting) or :class:`EngineError`."""
 
     async def start(self) -> None:
-        """Load the model. Raises :class:`ConfigError` when it does not fit its configuration."""
+        """Load the model; where that is done, forget what earlier calls left (a prefix cache), so that no cell's hits
+        depend on the cell before. Raises :class:`ConfigError` when the model does not fit its configuration."""
 
     async def close(self) -> None:
         """Free the model."""

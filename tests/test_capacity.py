@@ -36,6 +36,16 @@ def test_a_method_s_capacity_by_hand(tmp_path):
     assert row["usd_per_1000_correct"] == pytest.approx(2 * SECONDS, abs=1e-6)
 
 
+def test_cached_prefill_is_modelled_where_it_is_not_recorded(tmp_path):
+    messages = [{"role": "user", "content": "x", "tokens": tokens} for tokens in (15880, 1000)]
+    calls = [(15884, 1, "agent", None, [0]), (16884, 1, "agent", None, [0, 1])]
+    record_run(tmp_path / "runs", "c", calls=calls, record={"messages": messages})
+    uncached = plan(tmp_path)["capacity_needle"].iloc[0]["device_s_per_episode"]
+    cached = plan(tmp_path, "prefill=cached")["capacity_needle"].iloc[0]["device_s_per_episode"]
+    # of 15,880 shared tokens 992 blocks of 16 are served
+    assert uncached - cached == pytest.approx(15872 * 2 * 6.95e9 / 989e12, abs=2e-6)
+
+
 def test_more_gpus_by_hand(tmp_path):
     record_run(tmp_path / "runs", "c", calls=CALLS)
     table = plan(tmp_path)["capacity_scaling_needle"].set_index(["precision", "parallel", "n_gpu"])
@@ -81,7 +91,6 @@ def test_the_figure_is_written(tmp_path):
         (["model=qwen3-8b", "hardware=h200"], "price_usd_per_gpu_hour=: must be given"),
         (["model=qwen3-8b", "hardware=h200", "price_usd_per_gpu_hour=0"], "must be a number above 0"),
         (["model=qwen3-8b", "hardware=h200", "price_usd_per_gpu_hour=3", "colour=red"], "colour=red: unknown"),
-        (["model=qwen3-8b", "hardware=h200", "price_usd_per_gpu_hour=3", "prefill=cached"], "cached_tokens of a call"),
         (["model=qwen3-8b", "hardware=h200", "price_usd_per_gpu_hour=3", "runs=nowhere"], "nowhere: no runs here"),
     ],
 )

@@ -11,15 +11,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import orjson
 import pytest
 import yaml
 from fakes import compose
 from longbench import row, written
+from omegaconf import OmegaConf
 
+from arcbench.engines.mock import MockEngine
 from arcbench.records import RunFolder, read_episodes
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner import Cell, Session, run_episodes
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -244,6 +247,38 @@ def test_d3_killed_at_random_moments_the_records_equal_those_of_an_undisturbed_r
     tasks = [record["task"] for record in read_episodes(file)]
     assert len(tasks) == len(set(tasks)) == 12
     assert without_timing(episodes_below(disturbed)) == without_timing(episodes_below(undisturbed))
+
+
+class Remembering(MockEngine):
+    """What every engine of this kind did, in order: to start is also to forget what was asked before."""
+
+    did: ClassVar[list[str]] = []
+
+    async def start(self) -> None:
+        self.did.append("start")
+
+    async def complete(self, request):
+        if self.did[-1] != "ask":
+            self.did.append("ask")
+        return await super().complete(request)
+
+    async def close(self) -> None:
+        self.did.append("close")
+
+
+def test_the_cells_of_a_process_share_an_engine_that_forgets_in_between(tmp_path):
+    with Session() as session:
+        for method in ("sliding_window", "arc", "arc"):
+            words = [
+                f"method={method}",
+                "engine=mock",
+                f"engine._target_={__name__}.Remembering",
+                f"results_dir={tmp_path}",
+            ]
+            session.cell(OmegaConf.create(compose(*words, "harness.n_tasks=1")))
+    # the third cell is done already, and starts nothing
+    assert Remembering.did == ["start", "ask", "start", "ask", "close"]
+    assert session.status == 0
 
 
 def test_ctrl_c_says_how_to_go_on_and_keeps_what_is_done(tmp_path):

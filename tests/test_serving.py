@@ -52,8 +52,8 @@ def test_what_the_cache_would_have_served(tmp_path, made):
     assert (row["prompt_tokens_per_episode"], row["served_tokens_per_episode"]) == (492, 192)
     assert (row["prefilled_tokens_per_episode"], row["decode_tokens_per_episode"]) == (300, 120)
     assert row["hit_rate_pct"] == pytest.approx(100 * 192 / 492, abs=1e-5)
-    # twice the task's 100 tokens had been computed, and 96 of them are served
-    assert (row["again_tokens_per_episode"], row["again_tokens_per_compaction"]) == (8, 8)
+    # twice the task's 100 tokens had been computed, and 96 of them are served; once after a compaction
+    assert (row["again_tokens_per_episode"], row["again_tokens_per_compaction"]) == (8, 4)
     assert row["engine_s_per_episode"] == 1.5
     # 144, 244 and 224 tokens of 147,456 bytes stay while the tools work
     assert row["waiting_gb"] == pytest.approx(204 * 147456 / 1e9, abs=1e-6)
@@ -81,6 +81,19 @@ def test_failures_are_paid_for_by_the_correct_answers(tmp_path, made):
     assert row["n_run"] == 3  # an error is none
     assert row["cached_s_per_success"] == pytest.approx(3 * seconds(300), abs=1e-6)
     assert row["cached_s_per_success_low"] <= row["cached_s_per_success"] <= row["cached_s_per_success_high"]
+    # all three took the same, so of whatever tasks are drawn the mean is that
+    ends = [row[f"cached_s_per_episode_{end}"] for end in ("low", "high")]
+    assert ends == pytest.approx(2 * [seconds(300)], abs=1e-6)
+
+
+def test_what_moves_at_a_compaction_is_computed_again_and_so_much_is_its_own(tmp_path, made):
+    # the fourth prompt is the second one's turn behind what the compaction left: it shares no beginning with any
+    moved = [*CALLS, (284, 40, "agent", None, [3, 1, 2, 4, 0])]
+    compactions = [COMPACTION, COMPACTION | {"before_call": 4}, COMPACTION | {"before_call": 2, "outcome": "nothing"}]
+    record_run(tmp_path / "runs", "c", calls=moved, record=MORE | {"compactions": compactions})
+    row = made()
+    assert row["again_tokens_per_episode"] == 4 + 4 + 280
+    assert row["again_tokens_per_compaction"] == (4 + 280) / 2
 
 
 def test_a_method_without_a_correct_answer_still_has_a_cost(tmp_path, made):

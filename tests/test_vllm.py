@@ -125,6 +125,15 @@ def test_exact_fit_is_sent_whole_and_the_next_call_finds_it_cached(engine, loop)
         loop.run(engine.complete(request(*prompt_of(engine, WINDOW - cap + 1, "b"), max_tokens=cap)))
 
 
+def test_started_again_it_has_forgotten_what_it_cached(engine, loop):
+    asked = request(*prompt_of(engine, 600, "e"))
+    loop.run(engine.complete(asked))
+    assert loop.run(engine.complete(asked)).cached_tokens > 0
+    loop.run(engine.start())
+    assert loop.run(engine.complete(asked)).cached_tokens == 0
+    assert engine.describe()["cache_block_tokens"] in (16, 128)
+
+
 def test_constrained_replies(engine, loop):
     grammar = r"```\n(ls|cat) [a-z]{1,9}\.txt\n```"
     schema = {

