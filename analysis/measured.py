@@ -27,13 +27,11 @@ import pandas as pd
 from analysis import frames, render, settings
 from analysis.render import DASH, Sheet, number
 from analysis.roofline import CACHED, UNCACHED, Roofline, Switches
-from analysis.roofline_facts import HARDWARE, Hardware, ModelFacts
+from analysis.roofline_facts import BYTES, HARDWARE, Hardware, ModelFacts
 from analysis.rows import records_of
 from arcbench.records import RunError, read_manifest
 from arcbench.types import ConfigError
 
-BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Of a parameter, and of an element of the cache, by a model's ``dtype``."""
 _WORDS = ("method", "variant", "budget", "model", "device", "prefill")
 
 

@@ -15,6 +15,8 @@ from arcbench.checks import above, whole
 from arcbench.types import ConfigError, Json
 
 MODELS, HARDWARE = Path("conf/model"), Path("conf/hardware")
+BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Of a parameter, and of an element of the cache, by a model's ``dtype``."""
 
 # Keys of a config.json under which the formula does not hold, with what they stand for.
 _OTHERWISE = {

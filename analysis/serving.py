@@ -28,7 +28,7 @@ from analysis import frames, plot, prefix_cache, render, settings
 from analysis.accuracy import SCRIPTED, UNSCORED, accuracy, kinds, reasons_of
 from analysis.render import DASH, Sheet, number
 from analysis.roofline import CACHED, UNCACHED, Roofline, Switches
-from analysis.roofline_facts import Hardware, ModelFacts
+from analysis.roofline_facts import BYTES, Hardware, ModelFacts
 from analysis.rows import records_of
 from arcbench import records
 from arcbench.checks import above, whole
@@ -111,15 +111,18 @@ class Charge:
     hardware: Hardware
     reader_as: str
 
-    def roofline(self, model: str, prefill: str) -> Roofline | None:
-        """Of a model, with a prefix cache or without; ``None`` where its architecture is not known."""
+    def roofline(self, model: str, dtype: str | None, prefill: str) -> Roofline | None:
+        """Of a model that ran in this ``dtype`` (the reader's is as the paper's), with a prefix cache or without;
+        ``None`` where its architecture is not known."""
         try:
             facts = ModelFacts.read(self.reader_as if model == SCRIPTED else model)
         except ConfigError:
             if model == SCRIPTED:
                 raise
             return None
-        return Roofline(model=facts, hardware=self.hardware, switches=Switches.read(prefill=prefill))
+        width = BYTES.get(dtype or "")
+        widths: dict[str, Any] = {"weight_bytes_per_parameter": width, "kv_bytes_per_element": width} if width else {}
+        return Roofline(model=facts, hardware=self.hardware, switches=Switches.read(prefill=prefill, **widths))
 
 
 def served(calls: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -129,7 +132,7 @@ def served(calls: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return calls, RECORDED
 
 
-def episodes_of(calls: pd.DataFrame, charge: Charge, model: str) -> pd.DataFrame:
+def episodes_of(calls: pd.DataFrame, charge: Charge, model: str, dtype: str | None) -> pd.DataFrame:
     """One row an episode of a model's calls, which have one ``cached_tokens`` each: tokens, seconds of a device."""
     cached, prompt = calls["cached_tokens"].astype(float), calls["prompt_tokens"].astype(float)
     # what was computed before and is not served is computed again
@@ -150,7 +153,7 @@ def episodes_of(calls: pd.DataFrame, charge: Charge, model: str) -> pd.DataFrame
     for name, how in (("held_tokens", "mean"), ("held_most_tokens", "max")):
         made[name] = _by_episode(calls.loc[held.index], held, how, made)
     for prefill in (CACHED, UNCACHED):
-        roofline = charge.roofline(model, prefill)
+        roofline = charge.roofline(model, dtype, prefill)
         if roofline is not None:
             costs = roofline.episodes(calls)[["run_dir", "task", "total_s"]]
             made = made.merge(costs.rename(columns={"total_s": f"{prefill}_s"}), on=["run_dir", "task"])
@@ -177,7 +180,8 @@ def table(
         ran = its.loc[its["outcome"] != "error", ["run_dir", "task", "outcome", "compactions"]]
         mine = calls[calls["run_dir"].isin(group["run_dir"])].merge(ran[["run_dir", "task"]], on=["run_dir", "task"])
         mine, source = served(mine)
-        made = episodes_of(mine, charge, str(group["model"].iloc[0])).merge(ran, on=["run_dir", "task"])
+        dtype = group["config"].iloc[0].get("model.dtype")
+        made = episodes_of(mine, charge, str(group["model"].iloc[0]), dtype).merge(ran, on=["run_dir", "task"])
         config = group["config"].iloc[0]
         share = {"compact_to_share": config.get("budget.compact_to_share")}
         return {"cache": source if len(made) else ""} | share | _row(made, given)

@@ -21,9 +21,8 @@ from typing import Any
 
 import yaml
 
-from analysis.measured import BYTES
 from analysis.roofline import Roofline, Switches
-from analysis.roofline_facts import Hardware, ModelFacts
+from analysis.roofline_facts import BYTES, Hardware, ModelFacts
 from arcbench import runner
 from arcbench.types import ConfigError, Engine, EngineError, Message, Reply, Request
 

@@ -117,6 +117,12 @@ def test_the_scripted_reader_is_charged_as_a_model_that_is_named(tmp_path, made)
     assert made(reader_as="qwen3-32b")["waiting_gb"] == pytest.approx(204 * 262144 / 1e9, abs=1e-6)
 
 
+def test_a_cache_of_four_bytes_an_element_is_twice_as_large(tmp_path, made):
+    config = {"model": {"dtype": "float32"}}
+    record_run(tmp_path / "runs", "c", calls=CALLS, record=MORE, config=config)
+    assert made()["waiting_gb"] == pytest.approx(204 * 294912 / 1e9, abs=1e-6)
+
+
 def test_a_model_without_facts_has_tokens_and_no_seconds(tmp_path, made, capsys):
     record_run(tmp_path / "runs", "c", calls=CALLS, record=MORE, model="other-7b")
     row = made()
