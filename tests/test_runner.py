@@ -81,7 +81,15 @@ def test_a_sweep_keeps_going_after_a_cell_that_cannot_run_and_says_so_in_its_sta
     status, out, err = run(*words, cwd=tmp_path)
     assert [orjson.loads(line)["seed"] for line in out] == [1, 2]
     assert status == 2
+    assert [line.split() for line in err.splitlines()[-4:]] == [
+        ["seed=1", "done", "1", "1", "1", "0"],
+        ["seed=-1", "failed", "-", "-", "-", "-"],
+        ["seed=2", "done", "1", "1", "1", "0"],
+        ["3", "cells:", "2", "done,", "0", "skipped,", "1", "failed,", "0", "owed"],
+    ]
     assert "seed=-1: must be a whole number of at least 0" in err
+    _, _, err = run("-m", "method=arc", "seed=1,2", "harness.n_tasks=1", *SMALL, cwd=tmp_path)
+    assert err.splitlines()[-1] == "2 cells: 0 done, 2 skipped, 0 failed, 0 owed"
 
 
 @pytest.mark.parametrize("doubled", ["seed=3,3", "episode_timeout_s=60,6e1", "recall=16k_8k,16k_8k"])
@@ -293,6 +301,20 @@ def test_ctrl_c_says_how_to_go_on_and_keeps_what_is_done(tmp_path):
     assert "stopped; run the same command again to go on from here" in err
     assert "Traceback" not in err
     assert 0 < len(episodes_below(tmp_path)) < 12
+
+
+def test_ctrl_c_says_which_cells_of_a_sweep_are_owed(tmp_path):
+    words = [word for word in SLOW if not word.startswith("engine.delay")]
+    process = start("-m", *words, "engine.delay_s=0.05", "method=sliding_window,full_context", "seed=1,2", cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while len(episodes_below(tmp_path)) < 14 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert len(out.splitlines()) == 1
+    assert "4 cells: 1 done, 0 skipped, 0 failed, 3 owed" in err
 
 
 def test_ctrl_c_stops_an_engine_that_never_waits(tmp_path):
