@@ -142,8 +142,10 @@ OTHERS = [f"recall={name}" for name in choices("recall")]
 OTHERS += [f"experiment={name}" for name in choices("experiment")]
 # without the benchmark's own prompt files, which are not ours: tests/test_longbench_single.py has stand-ins
 OTHERS = [f"{word} harness.delivery=no_context" if word.endswith("official") else word for word in OTHERS]
-OTHERS += [f"engine={name}" for name in choices("engine") if name not in ("vllm", "replay")]
-OTHERS += [f"engine=vllm model={name} budget=tiny" for name in choices("model") if name != "scripted"]
+OTHERS += [f"engine={name}" for name in choices("engine") if name not in ("vllm", "server", "replay")]
+REAL = [name for name in choices("model") if name not in ("scripted", "served")]
+OTHERS += [f"engine={engine} model={name} budget=tiny" for engine in ("vllm", "server") for name in REAL]
+OTHERS += ["engine=server engine.api=chat model=served"]
 
 
 @pytest.mark.parametrize("word", OTHERS)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from arcbench.engines.vllm import VLLMEngine, _finish
+from arcbench.engines.counting import finish_of
+from arcbench.engines.vllm import VLLMEngine
 from arcbench.types import ConfigError, ContextOverflow, EngineError, Message, Request
 
 ROOT = Path(__file__).parents[1]
@@ -92,12 +93,12 @@ def test_missing_package_is_one_line():
 
 
 def test_a_reply_cut_before_its_cap_is_an_overflow():
-    assert _finish("length", prompt=50, completion=16, max_tokens=16, window=64) == "length"
-    assert _finish("stop", prompt=50, completion=3, max_tokens=16, window=64) == "stop"
+    assert finish_of("vllm", "length", prompt=50, completion=16, max_tokens=16, window=64) == "length"
+    assert finish_of("vllm", "stop", prompt=50, completion=3, max_tokens=16, window=64) == "stop"
     with pytest.raises(ContextOverflow):
-        _finish("length", prompt=50, completion=14, max_tokens=16, window=64)
+        finish_of("vllm", "length", prompt=50, completion=14, max_tokens=16, window=64)
     with pytest.raises(EngineError, match="abort"):
-        _finish("abort", prompt=50, completion=14, max_tokens=16, window=64)
+        finish_of("vllm", "abort", prompt=50, completion=14, max_tokens=16, window=64)
 
 
 def prepare(out: Path) -> subprocess.CompletedProcess[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Literal
 
 from arcbench.checks import whole
 from arcbench.engines.chat import Chat, load_chat
-from arcbench.types import ContextOverflow, Json, Message, Request
+from arcbench.types import ContextOverflow, EngineError, Json, Message, Request
 
 
 class CountingEngine:
@@ -62,3 +63,17 @@ class CountingEngine:
         if tokens + request.max_tokens > self.window_tokens:
             raise ContextOverflow(tokens, request.max_tokens, self.window_tokens)
         return tokens
+
+
+def finish_of(
+    engine: str, reason: object, prompt: int, completion: int, max_tokens: int, window: int
+) -> Literal["stop", "length"]:
+    """How a reply ended. One cut before its cap was shortened silently: that is an overflow. Raises
+    :class:`ContextOverflow`, and :class:`EngineError` for any other end."""
+    if reason == "length" and completion < max_tokens:
+        raise ContextOverflow(prompt, max_tokens, window)
+    if reason == "stop":
+        return "stop"
+    if reason == "length":
+        return "length"
+    raise EngineError(f"engine={engine}: the reply ended as {reason}")

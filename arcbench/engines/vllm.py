@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from arcbench.engines.chat import check_folder, check_template
-from arcbench.engines.counting import CountingEngine
-from arcbench.types import ConfigError, ContextOverflow, EngineError, Json, Reply, Request
+from arcbench.engines.counting import CountingEngine, finish_of
+from arcbench.types import ConfigError, EngineError, Json, Reply, Request
 
 
 class VLLMEngine(CountingEngine):
@@ -155,7 +155,9 @@ class VLLMEngine(CountingEngine):
         if output is None or not output.finished or len(output.prompt_token_ids) != len(ids):
             raise EngineError(f"engine=vllm: no finished reply to the {len(ids)} ids sent")
         best = output.outputs[0]
-        finish = _finish(best.finish_reason, len(ids), len(best.token_ids), request.max_tokens, self.window_tokens)
+        finish = finish_of(
+            self.id, best.finish_reason, len(ids), len(best.token_ids), request.max_tokens, self.window_tokens
+        )
         return Reply(
             text=best.text,
             finish=finish,
@@ -224,15 +226,6 @@ class VLLMEngine(CountingEngine):
             structured_outputs=constraint,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-
-
-def _finish(reason: str | None, prompt: int, completion: int, max_tokens: int, window: int) -> Any:
-    """``stop`` or ``length``. A reply cut before its cap was shortened silently: that is an overflow."""
-    if reason == "length" and completion < max_tokens:
-        raise ContextOverflow(prompt, max_tokens, window)
-    if reason not in ("stop", "length"):
-        raise EngineError(f"engine=vllm: the reply ended as {reason}")
-    return reason
 
 
 def _line(error: BaseException) -> str:

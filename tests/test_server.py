@@ -1,0 +1,395 @@
+"""The engine behind HTTP, against a small server of our own that misbehaves as servers do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from fakes import conf
+
+from arcbench.engines.server import ServerEngine
+from arcbench.types import ConfigError, ContextOverflow, EngineError, Message, Reply, Request
+
+TEXT = "```\nls\n```"
+
+
+class Server:
+    """An OpenAI-compatible server. ``next`` are what the coming calls meet, in order; after that all is well."""
+
+    def __init__(
+        self, *next: str, window: int | None = 2048, models: tuple[str, ...] = ("m",), counts: int = 0
+    ) -> None:
+        self.next = deque(next)
+        self.window = window
+        self.models = models
+        self.counts = counts
+        """How many prompt tokens it counts more than it was sent."""
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.app = web.Application()
+        self.app.router.add_get("/v1/models", self.list_models)
+        self.app.router.add_post("/v1/completions", self.answer)
+        self.app.router.add_post("/v1/chat/completions", self.answer)
+
+    async def list_models(self, request: web.Request) -> web.Response:
+        if self.next and self.next[0] == "html":
+            return web.Response(text="<html>It works!</html>", content_type="text/html")
+        window = {} if self.window is None else {"max_model_len": self.window}
+        return web.json_response({"data": [{"id": name, **window} for name in self.models]})
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.headers.append(dict(request.headers))
+        body = await request.json()
+        self.bodies.append(body)
+        what = self.next.popleft() if self.next else "well"
+        if what.isdecimal():
+            return web.Response(status=int(what), text=f"trouble {request.headers.get('Authorization', '')}")
+        if what == "wait":
+            return web.Response(status=429, headers={"Retry-After": "0.2"})
+        if what == "reset":
+            request.transport.abort()
+            return web.Response()
+        if what == "cut":
+            response = web.StreamResponse(headers={"Content-Length": "1000"})
+            await response.prepare(request)
+            await response.write(b'{"choices"')
+            request.transport.close()
+            return response
+        if what == "hang":
+            await asyncio.sleep(30)
+        if what == "garbage":
+            return web.Response(text="{not json", content_type="application/json")
+        if what == "empty":
+            return web.json_response({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 0}})
+        chat = "messages" in body
+        prompt = 7 if chat else len(body["prompt"]) + self.counts
+        said = {"message": {"content": None if what == "silent" else TEXT}} if chat else {"text": TEXT}
+        finish = {"length": "length", "filter": "content_filter"}.get(what, "stop")
+        usage = {"prompt_tokens": prompt, "completion_tokens": 3}
+        if what == "cached":
+            usage["prompt_tokens_details"] = {"cached_tokens": 5}
+        return web.json_response({"choices": [{**said, "finish_reason": finish}], "usage": usage})
+
+
+def make(url: str, **changes: Any) -> ServerEngine:
+    arguments = conf("engine/server") | {"window_tokens": 2048, "seed": 5, "url": url, "backoff_s": [0.01, 0.5]}
+    arguments |= {"model": conf("model/qwen3-8b"), "timeout_s": 5}
+    del arguments["_target_"], arguments["_convert_"]
+    return ServerEngine(**(arguments | changes))
+
+
+def request(text: str = "ls?", **fields: Any) -> Request:
+    given = {"max_tokens": 8, "thinking": False, "episode": "needle/42/0", "number": 1, "seed": 7} | fields
+    return Request(messages=(Message("system", "A shell."), Message("user", text)), **given)
+
+
+def with_server(server: Server, use: Callable[[ServerEngine], Any], **changes: Any) -> Any:
+    """What comes of using an engine that has started on this server."""
+
+    async def play() -> Any:
+        async with TestServer(server.app) as running:
+            engine = make(str(running.make_url("/v1")), **changes)
+            try:
+                await engine.start()
+                return await use(engine)
+            finally:
+                await engine.close()
+
+    return asyncio.run(play())
+
+
+def one_call(server: Server, **changes: Any) -> Reply:
+    return with_server(server, lambda engine: engine.complete(request()), **changes)
+
+
+# ---------------------------------------------------------------------------------------- exact ids
+
+
+def test_a_prompt_goes_out_as_the_ids_that_were_counted() -> None:
+    server = Server()
+
+    async def use(engine: ServerEngine) -> tuple[Reply, int]:
+        return await engine.complete(request()), engine.count(request().messages, thinking=False)
+
+    reply, counted = with_server(server, use)
+    (body,) = server.bodies
+    assert len(body["prompt"]) == counted == reply.prompt_tokens
+    assert (reply.text, reply.finish, reply.completion_tokens, reply.cached_tokens) == (TEXT, "stop", 3, None)
+    assert reply.latency_s > 0
+    assert (body["model"], body["max_tokens"], body["stream"], body["seed"]) == ("m", 8, False, 12)
+    assert {key: body[key] for key in ("temperature", "top_p", "top_k", "min_p")} == {
+        "temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.0,
+    }  # fmt: skip
+
+
+def test_thinking_has_its_own_sampling_and_seeds_can_be_left_out() -> None:
+    server = Server()
+    with_server(server, lambda engine: engine.complete(request(thinking=True)), per_request_seed=False)
+    assert server.bodies[0]["temperature"] == 0.6
+    assert "seed" not in server.bodies[0]
+
+
+def test_constraints_are_sent_but_not_into_thoughts() -> None:
+    server = Server()
+
+    async def use(engine: ServerEngine) -> None:
+        await engine.complete(request(grammar="a+"))
+        await engine.complete(request(schema={"type": "object"}))
+        await engine.complete(request(grammar="a+", thinking=True))
+
+    with_server(server, use)
+    assert [body.get("structured_outputs") for body in server.bodies] == [
+        {"regex": "a+"}, {"json": {"type": "object"}}, None,
+    ]  # fmt: skip
+
+
+def test_cached_tokens_are_as_reported() -> None:
+    assert one_call(Server("cached")).cached_tokens == 5
+
+
+def test_an_episode_has_one_session_and_another_has_another() -> None:
+    server = Server()
+
+    async def use(engine: ServerEngine) -> None:
+        for episode in ("a", "a", "b"):
+            await engine.complete(request(episode=episode))
+
+    with_server(server, use)
+    sessions = [headers["X-Session-ID"] for headers in server.headers]
+    assert sessions[0] == sessions[1] != sessions[2]
+    server = Server()
+    with_server(server, lambda engine: engine.complete(request()), session_header=None)
+    assert "X-Session-ID" not in server.headers[0]
+
+
+def test_overflow_is_found_by_counting_and_nothing_is_sent() -> None:
+    server = Server()
+    with pytest.raises(ContextOverflow):
+        with_server(server, lambda engine: engine.complete(request("x " * 3000)))
+    assert server.bodies == []
+
+
+def test_a_reply_cut_before_its_cap_is_an_overflow() -> None:
+    with pytest.raises(ContextOverflow):  # 3 of 8 tokens
+        one_call(Server("length"))
+
+
+def test_a_reply_cut_at_its_cap_is_cut() -> None:
+    reply = with_server(Server("length"), lambda engine: engine.complete(request(max_tokens=3)))
+    assert reply.finish == "length"
+
+
+def test_another_count_than_ours_is_an_error() -> None:
+    with pytest.raises(EngineError, match="ids were sent, and the server counted"):
+        one_call(Server(counts=1))
+
+
+# --------------------------------------------------------------------------------------------- chat
+
+
+def chat(server: Server, **changes: Any) -> Reply:
+    return one_call(server, api="chat", model=conf("model/served"), **changes)
+
+
+def test_any_other_server_is_asked_with_messages() -> None:
+    server = Server(window=None)
+    reply = chat(server)
+    (body,) = server.bodies
+    assert body["messages"] == [{"role": "system", "content": "A shell."}, {"role": "user", "content": "ls?"}]
+    assert "chat_template_kwargs" not in body
+    assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == (TEXT, 7, 3)
+
+
+def test_the_manifest_says_that_its_counts_are_estimates() -> None:
+    async def described(engine: ServerEngine) -> Any:
+        return engine.describe()
+
+    found = with_server(Server(window=None), described, api="chat", model=conf("model/served"))
+    assert found["prompt_counts"].startswith("estimated")
+    exact = with_server(Server(), described)
+    assert (exact["prompt_counts"], exact["server_window_tokens"]) == ("exact", 2048)
+    json.dumps(found)
+
+
+def test_a_chat_reply_without_content_is_empty() -> None:
+    assert chat(Server("silent", window=None)).text == ""
+
+
+def test_a_schema_goes_as_a_response_format() -> None:
+    server = Server(window=None)
+    with_server(
+        server, lambda engine: engine.complete(request(schema={"type": "object"})), api="chat",
+        model=conf("model/served"),
+    )  # fmt: skip
+    assert server.bodies[0]["response_format"]["json_schema"]["schema"] == {"type": "object"}
+
+
+# ------------------------------------------------------------------------------------------ trouble
+
+
+@pytest.mark.parametrize("what", ["429", "500", "502", "503", "504", "408", "reset", "cut", "garbage", "wait"])
+def test_what_may_go_better_is_asked_again(what: str) -> None:
+    server = Server(what, what)
+    undisturbed = one_call(Server())
+    reply = one_call(server)
+    assert (reply.text, reply.prompt_tokens) == (undisturbed.text, undisturbed.prompt_tokens)
+    assert len(server.bodies) == 3
+    assert server.bodies[0] == server.bodies[1] == server.bodies[2]
+
+
+@pytest.mark.parametrize("status", ["400", "401", "403", "404", "413", "422", "501"])
+def test_what_will_not_go_better_is_asked_once(status: str) -> None:
+    server = Server(status)
+    with pytest.raises(EngineError, match=f"engine=server: status {status}: trouble"):
+        one_call(server)
+    assert len(server.bodies) == 1
+
+
+def test_it_is_asked_again_a_bounded_number_of_times() -> None:
+    server = Server(*["503"] * 9)
+    with pytest.raises(EngineError, match=r"status 503: trouble.*\(3 tries\)"):
+        one_call(server, retries=2)
+    assert len(server.bodies) == 3
+
+
+def test_a_server_s_wait_is_kept_to() -> None:
+    server = Server("wait")
+
+    async def use(engine: ServerEngine) -> float:
+        started = asyncio.get_running_loop().time()
+        await engine.complete(request())
+        return asyncio.get_running_loop().time() - started
+
+    assert with_server(server, use) >= 0.2
+
+
+def test_a_call_that_hangs_ends_at_its_timeout() -> None:
+    with pytest.raises(EngineError, match=r"no reply within engine.timeout_s=0.3"):
+        one_call(Server("hang"), timeout_s=0.3)
+
+
+def test_waiting_counts_in_the_timeout() -> None:
+    with pytest.raises(EngineError, match="no reply within engine.timeout_s=0.3; last: status 503"):
+        one_call(Server(*["503"] * 50), timeout_s=0.3, retries=49, backoff_s=[0.1, 0.2])
+
+
+@pytest.mark.parametrize("what", ["empty", "filter"])
+def test_an_answer_without_a_reply_is_an_error(what: str) -> None:
+    with pytest.raises(EngineError, match="without text and usage|ended as content_filter"):
+        one_call(Server(what))
+
+
+def test_no_more_calls_at_once_than_allowed() -> None:
+    server = Server()
+    at_once, most = 0, 0
+    answer = server.answer
+
+    async def counted(request: web.Request) -> web.StreamResponse:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.02)
+        at_once -= 1
+        return await answer(request)
+
+    server.app = web.Application()
+    server.app.router.add_get("/v1/models", server.list_models)
+    server.app.router.add_post("/v1/completions", counted)
+
+    async def use(engine: ServerEngine) -> list[Reply]:
+        return await asyncio.gather(*(engine.complete(request(number=i)) for i in range(20)))
+
+    assert len(with_server(server, use, concurrency=4)) == 20
+    assert most == 4
+
+
+# ----------------------------------------------------------------------------------------- the key
+
+
+def test_the_key_is_sent_and_stands_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    server = Server("400")
+
+    async def use(engine: ServerEngine) -> tuple[str, str]:
+        with pytest.raises(EngineError) as raised:
+            await engine.complete(request())
+        return str(raised.value), json.dumps(engine.describe())
+
+    error, described = with_server(server, use, key_env="SOME_KEY")
+    assert server.headers[0]["Authorization"] == "Bearer sk-secret"
+    assert "trouble Bearer <key>" in error
+    assert "sk-secret" not in error + described
+
+
+def test_a_key_that_is_not_set_gets_one_line() -> None:
+    with pytest.raises(ConfigError, match="engine.key_env=NO_SUCH_KEY: this environment variable is not set"):
+        make("http://localhost:1/v1", key_env="NO_SUCH_KEY")
+
+
+# --------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("server", "changes", "said"),
+    [
+        (Server(models=("a", "b")), {}, "engine.served_model=None: .* serves a, b"),
+        (Server(), {"served_model": "x"}, "engine.served_model=x: .* serves m"),
+        (Server(window=1024), {}, "budget.window_tokens=2048: m at .* takes at most 1024"),
+        (Server(window=None), {}, "engine.api=ids: .* use engine.api=chat"),
+        (Server("html"), {}, "engine.url=.*: an answer that is no JSON: <html>"),
+    ],
+)
+def test_a_server_that_does_not_fit_is_refused_in_one_line(server: Server, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as raised:
+        one_call(server, **changes)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"api": "grpc"}, "engine.api=grpc: must be one of ids, chat"),
+        ({"url": "localhost:8000"}, "engine.url=localhost:8000: must be an address"),
+        ({"retries": -1}, "engine.retries=-1"),
+        ({"backoff_s": [1]}, "engine.backoff_s="),
+        ({"backoff_s": [0, 1]}, "engine.backoff_s=0: must be a number above 0"),
+        ({"timeout_s": 0}, "engine.timeout_s=0"),
+        ({"per_request_seed": None}, "engine.per_request_seed=None: must be true or false"),
+        ({"summary_bound": "head_tail"}, "engine.summary_bound=head_tail"),
+        ({"session_header": 5}, "engine.session_header=5: must be a name, or null"),
+        ({"model": conf("model/scripted")}, "engine=server model=scripted: not a language model"),
+        ({"model": conf("model/served")}, "engine.api=ids model=served"),
+        ({"model": conf("model/smollm2-135m"), "api": "chat"}, "model.constrain_replies=true needs engine.api=ids"),
+    ],
+)
+def test_bad_arguments_get_one_line(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make(**({"url": "http://localhost:1/v1"} | changes))
+
+
+def test_a_server_that_is_not_there_gets_one_line() -> None:
+    engine = make("http://127.0.0.1:9/v1")
+
+    async def start() -> None:
+        try:
+            await engine.start()
+        finally:
+            await engine.close()
+
+    with pytest.raises(ConfigError, match=r"engine.url=http://127.0.0.1:9/v1: .*ClientConnectorError") as raised:
+        asyncio.run(start())
+    assert "\n" not in str(raised.value)
+
+
+def test_it_is_a_choice_of_the_command_line(tmp_path: Path) -> None:
+    from arcbench import runner
+
+    config = runner.composed(["engine=server", "model=qwen3-8b", "engine.url=http://localhost:1/v1"])
+    assert isinstance(runner.build(config["engine"]), ServerEngine)
