@@ -23,7 +23,10 @@ from analysis.roofline_facts import Hardware, ModelFacts
 from arcbench.types import ConfigError
 
 SUCCESSES, ALL = "successes", "all"
-TB = 1e12
+TB, MILLION = 1e12, 1e6
+VOLUMES = ("mean_calls", "mean_prompt_tokens", "mean_decode_tokens", "mean_decode_context_mtokens2", "mean_batch")
+"""What a cost follows from: calls, prompt tokens P, decoded tokens, those times their context Q, and the batch. They
+stand beside every cost."""
 
 
 def sheets(
@@ -38,6 +41,7 @@ def sheets(
 ) -> Iterator[Sheet]:
     """Both sheets, from the cells of a table and the frames of episodes and calls. Raises :class:`ConfigError` for a
     call without token counts, and where a model does not fit on the hardware."""
+    spec = replace(spec, ours=(*spec.ours, *VOLUMES))
     hardware = Hardware.read(str(spec.hardware))
     costs, unknown = _costs(spec, rows, calls, hardware, switches)
     ran = episodes.loc[episodes["outcome"] != "error", ["run_dir", "task", "outcome"]]
@@ -106,7 +110,7 @@ def _means(row: Row, costs: pd.DataFrame) -> Row:
         "mean_calls": its["n_calls"].mean(),
         "mean_prompt_tokens": its["prompt_tokens"].mean(),
         "mean_decode_tokens": its["decode_tokens"].mean(),
-        "mean_decode_context_tokens": its["decode_context_tokens"].mean(),
+        "mean_decode_context_mtokens2": its["decode_context_tokens"].mean() / MILLION,
         "mean_batch": its["batch"].mean(),
     }
 

@@ -37,9 +37,13 @@ def test_cost_over_successes_beside_the_paper_s(tmp_path, made):  # noqa: F811
     assert near(row.t_prefill_s, prefill)
     assert near(row.t_total_s, decode + prefill)
     assert row.n_episodes == "3"
+    # what it follows from: 1,001 tokens at 16,384
+    assert (row.mean_calls, row.mean_prompt_tokens, row.mean_decode_tokens) == ("1.0", "15884.0", "1001.0")
+    assert (row.mean_decode_context_mtokens2, row.mean_batch) == ("16.400384", "51.0")
     base = cost(LONG)
     assert near(row.savings_pct, 100 * (1 - (decode + prefill) / (base[1] + base[2])))
     assert near(row.savings_traffic_pct, 100 * (1 - 1001 / 2001))
+    assert near(row.speedup_x, (base[1] + base[2]) / (decode + prefill))
     assert (row.t_total_s_paper, row.bandwidth_tb_paper) == ("1.26", "4.87")
     assert near(row.t_total_s_difference, decode + prefill - 1.26)
     assert "savings_traffic_pct_paper" not in table
@@ -60,6 +64,18 @@ def test_cost_over_all_episodes(tmp_path, made):  # noqa: F811
     assert near(base.bandwidth_tb, cost(LONG)[0])
     assert base.savings_pct == "0.0"
     assert not [column for column in table if column.endswith("_paper")]
+
+
+def test_a_method_that_the_paper_leaves_out_of_its_costs_has_one(tmp_path, made):  # noqa: F811
+    # as on LongBench-v2 in the paper, full_context never succeeds
+    play(tmp_path / "runs", "full_context", "nn", "nn", "nn", calls=[SHORT], **LONGBENCH)
+    play(tmp_path / "runs", "sliding_window", "cc", "cc", "cc", calls=[LONG], **LONGBENCH)
+    never = the(made("arc_table03")[0], model="qwen3-8b", method="full_context")
+    assert (never.state, never.n_episodes, never.t_total_s, never.t_total_s_paper) == ("complete", "0", "", "")
+    row = the(made("arc_table03", "arc_table03_all")[0], model="qwen3-8b", method="full_context")
+    assert row.n_episodes == "6"
+    assert near(row.bandwidth_tb, cost(SHORT)[0])
+    assert near(row.savings_traffic_pct, 100 * (1 - 1001 / 2001))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +110,7 @@ def test_another_device_is_another_roofline(tmp_path, made):  # noqa: F811
     traffic = 1001 * (16.38e9 / 72 + 16384 * 147456)
     assert near(row.bandwidth_tb, traffic / 1e12)
     assert near(row.t_total_s, traffic / 5.3e12 + 2 * 6.95e9 * 15884 / 1300e12)
+    assert near(row.t_prefill_s, 2 * 6.95e9 * 15884 / 1300e12)
     assert row.t_total_s_paper == "1.009"
 
 
