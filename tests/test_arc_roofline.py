@@ -163,3 +163,36 @@ def test_methods_that_make_calls_of_their_own_are_charged_for_them(tmp_path, mad
     play(tmp_path / "runs", "llm_summary", "cc", "cc", "cc", calls=[SHORT, (*SHORT, "method")])
     row = the(made("arc_table04")[0], model="qwen3-8b", profile="paper", method="llm_summary")
     assert near(row.bandwidth_tb, 2 * cost(SHORT)[0])
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """Switches under which a prefix cache serves what it holds."""
+    switches = tmp_path / "switches.yaml"
+    text = Path("conf/roofline/paper.yaml").read_text("utf-8")
+    assert "prefill: uncached " in text
+    switches.write_text(text.replace("prefill: uncached ", "prefill: cached "))
+    return str(switches)
+
+
+# two calls, the second with the first's message and another: of its 160 tokens 100 are shared, 6 blocks of 16
+MESSAGES = [{"role": "user", "content": "a", "tokens": 100}, {"role": "user", "content": "b", "tokens": 60}]
+FIRST, SECOND = (100, 10), (160, 10)
+
+
+@pytest.mark.parametrize(("recorded", "served"), [((0, 128), 128), ((0, None), 96)])
+def test_what_a_prefix_cache_serves_is_not_prefilled(tmp_path, made, cached, recorded, served):  # noqa: F811
+    calls = [(*FIRST, "agent", recorded[0], (0,)), (*SECOND, "agent", recorded[1], (0, 1))]
+    play(tmp_path / "runs", "arc", "cc", "cc", "ce", calls=calls, record={"messages": MESSAGES})
+    table, said = made("arc_table04", "", "--roofline", cached)
+    row = the(table, model="qwen3-8b", profile="paper", method="arc")
+    assert near(row.t_prefill_s, 2 * 6.95e9 * (260 - served) / 989e12)
+    assert row.mean_prompt_tokens == "260.0"
+    assert ("modelled where a call does not say: qwen3-8b arc" in said) == (served == 96)
+
+
+def test_a_base_that_decoded_nothing_saves_nothing_of_traffic(tmp_path, made):  # noqa: F811
+    play(tmp_path / "runs", "sliding_window", "cc", "cc", "cc", calls=[(1000, 0)])
+    play(tmp_path / "runs", "arc", "cc", "cc", "cc", calls=[SHORT])
+    row = the(made("arc_table04")[0], model="qwen3-8b", profile="paper", method="arc")
+    assert row.savings_traffic_pct == ""
