@@ -8,22 +8,27 @@ traffic, which is what its text says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import pandas as pd
 
+from analysis import serving
 from analysis.accuracy import SCRIPTED
 from analysis.arc_accuracy import METHOD, Published, Row, figures, put_together
 from analysis.declared import Spec
 from analysis.render import Sheet
-from analysis.roofline import Roofline, Switches
+from analysis.roofline import CACHED, Roofline, Switches
 from analysis.roofline_facts import Hardware, ModelFacts
 from arcbench.types import ConfigError
 
 SUCCESSES, ALL = "successes", "all"
-TB = 1e12
+TB, MILLION = 1e12, 1e6
+VOLUMES = ("mean_calls", "mean_prompt_tokens", "mean_decode_tokens", "mean_decode_context_mtokens2", "mean_batch")
+"""What a cost follows from: calls, prompt tokens P, decoded tokens, those times their context Q, and the batch. They
+stand beside every cost."""
 
 
 def sheets(
@@ -36,11 +41,13 @@ def sheets(
     *,
     scripted: bool,
 ) -> Iterator[Sheet]:
-    """Both sheets, from the cells of a table and the frames of episodes and calls. Raises :class:`ConfigError` for a
+    """Both sheets, from the cells of a table and the frames of episodes and calls (where prefill is cached, those of
+    :func:`analysis.serving.read`). Raises :class:`ConfigError` for a
     call without token counts, and where a model does not fit on the hardware."""
+    spec = replace(spec, ours=(*spec.ours, *VOLUMES))
     hardware = Hardware.read(str(spec.hardware))
-    costs, unknown = _costs(spec, rows, calls, hardware, switches)
     ran = episodes.loc[episodes["outcome"] != "error", ["run_dir", "task", "outcome"]]
+    costs, said = _costs(spec, rows, calls.merge(ran[["run_dir", "task"]]), hardware, switches)
     played = costs.merge(ran, on=["run_dir", "task"])
     for basis in (SUCCESSES, ALL):
         some = played[played["outcome"] == "correct"] if basis == SUCCESSES else played
@@ -54,7 +61,7 @@ def sheets(
         says = _says(spec, basis, hardware, switches, scripted)
         sheet = put_together(own, table, rows, beside_it, METHOD, says, scripted=scripted)
         name = sheet.name if basis == SUCCESSES else f"{sheet.name}_all"
-        yield replace(sheet, name=name, notes=(*sheet.notes, *unknown))
+        yield replace(sheet, name=name, notes=(*sheet.notes, *said))
 
 
 def _without_paper(spec: Spec) -> Spec:
@@ -67,23 +74,32 @@ def _without_paper(spec: Spec) -> Spec:
 def _costs(
     spec: Spec, rows: Sequence[Row], calls: pd.DataFrame, hardware: Hardware, switches: Switches
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The cost of each episode of the rows, and a line for each model whose architecture is not known."""
-    by_model: dict[str, list[str]] = {}
+    """The cost of each episode of the rows, and what must be said of it: models whose architecture is not known, and
+    rows whose cached tokens are modelled."""
+    found = []
+    unknown: dict[str, str] = {}
+    modelled: list[str] = []
     for row in rows:
-        by_model.setdefault(_model_of(spec, row), []).extend(row.get("run_dirs", ()))
-    found, unknown = [], []
-    for model, run_dirs in by_model.items():
-        its = calls[calls["run_dir"].isin(run_dirs)]
+        its = calls[calls["run_dir"].isin(row.get("run_dirs", ()))]
         if its.empty:
             continue
+        model = _model_of(spec, row)
         try:
             facts = ModelFacts.read(model)
         except ConfigError as fault:
-            unknown.append(f"{model} has no cost: {fault}.")
+            unknown[model] = f"{model} has no cost: {fault}."
             continue
+        if switches.prefill == CACHED:
+            its, source = serving.served(its)
+            if source == serving.MODELLED:
+                modelled.append(f"{row['model']} {row['method']}")
         found.append(Roofline(model=facts, hardware=hardware, switches=switches).episodes(its))
     empty = pd.DataFrame(columns=["run_dir", "task"], dtype=object)
-    return pd.concat(found, ignore_index=True) if found else empty, unknown
+    said = [*unknown.values()]
+    if modelled:
+        who = ", ".join(dict.fromkeys(modelled))
+        said.append(f"What the prefix cache served is modelled where a call does not say: {who}.")
+    return pd.concat(found, ignore_index=True) if found else empty, said
 
 
 def _model_of(spec: Spec, row: Row) -> str:
@@ -106,7 +122,7 @@ def _means(row: Row, costs: pd.DataFrame) -> Row:
         "mean_calls": its["n_calls"].mean(),
         "mean_prompt_tokens": its["prompt_tokens"].mean(),
         "mean_decode_tokens": its["decode_tokens"].mean(),
-        "mean_decode_context_tokens": its["decode_context_tokens"].mean(),
+        "mean_decode_context_mtokens2": its["decode_context_tokens"].mean() / MILLION,
         "mean_batch": its["batch"].mean(),
     }
 
@@ -127,7 +143,8 @@ def _with_savings(spec: Spec, rows: Sequence[Row]) -> list[Row]:
         if base is not None and "t_total_s" in row:
             saved = {
                 "savings_pct": 100 * (1 - row["t_total_s"] / base["t_total_s"]),
-                "savings_traffic_pct": 100 * (1 - row["bandwidth_tb"] / base["bandwidth_tb"]),
+                # a base that decoded nothing has no traffic
+                "savings_traffic_pct": 100 * (1 - row["bandwidth_tb"] / (base["bandwidth_tb"] or math.nan)),
                 "speedup_x": base["t_total_s"] / row["t_total_s"],
             }
         made.append(row | saved)

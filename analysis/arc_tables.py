@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import arc_accuracy, arc_mcnemar, arc_roofline, declared, frames, render
+from analysis import arc_accuracy, arc_mcnemar, arc_roofline, declared, frames, render, serving
 from analysis.compare import PAIRED, Statistics
 from analysis.declared import ACCURACY, COMPLETE, INCOMPLETE, MARGIN, MISSING, ROOFLINE, Spec
 from analysis.reference import PAPER, Reference
 from analysis.render import DASH, Sheet
-from analysis.roofline import SWITCHES, Switches
+from analysis.roofline import CACHED, SWITCHES, Switches
 from arcbench.records import Frames, RunError
 from arcbench.types import ConfigError
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         specs = specs_of(args.specs, args.names)
         given = Given.read(args.paper, args.settings, args.roofline)
-        write(specs, frames.load(args.runs), given, args.tables, show=bool(args.names))
+        write(specs, read(args.runs, given), given, args.tables, show=bool(args.names))
     except (ConfigError, RunError, OSError) as fault:
         print(" ".join(str(fault).split("\n")), file=sys.stderr)
         return 2
@@ -61,6 +61,14 @@ class Given:
     def read(cls, paper: Path = PAPER, settings: Path = PAIRED, roofline: Path = SWITCHES) -> Given:
         """From the files. Raises :class:`ConfigError`, ``OSError``."""
         return cls(reference=Reference(paper), statistics=Statistics.read(settings), switches=Switches.read(roofline))
+
+
+def read(root: Path, given: Given) -> Frames:
+    """The runs below a folder; where the roofline's prefill is cached, with what a prefix cache serves of each call.
+    Raises as :func:`analysis.frames.load`."""
+    if given.switches.prefill == CACHED:
+        return serving.read(root, serving.Settings.read().cache_block_tokens)
+    return frames.load(root)
 
 
 def specs_of(folder: Path, names: Sequence[str] = ()) -> list[Spec]:

@@ -18,6 +18,8 @@ MODELS, HARDWARE = Path("conf/model"), Path("conf/hardware")
 BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Of a parameter, and of an element of the cache, by a model's ``dtype``."""
 
+# Kinds of model that have the shapes counted here; another may have any layer under the same keys.
+_COUNTED = ("granite", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3")
 # Keys of a config.json under which the formula does not hold, with what they stand for.
 _OTHERWISE = {
     "kv_lora_rank": "latent attention (MLA) keeps no keys and values per head",
@@ -150,6 +152,9 @@ def _refuse_others(path: Path, config: Mapping[str, Json]) -> None:
         found["layer_types"] = f"has {', '.join(map(str, sorted(kinds)))}"
     if "hidden_act" in config and config["hidden_act"] not in ("silu", "swish"):
         found["hidden_act"] = f"{config['hidden_act']}: parameters are counted for a gated feed-forward (silu) only"
+    kind = config.get("model_type")
+    if kind not in _COUNTED:
+        found["model_type"] = f"{kind}: parameters and cache are known for {', '.join(_COUNTED)}"
     for key, why in found.items():
         raise ConfigError(f"model={path}: {key}: the roofline does not hold: {why}")
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis import accuracy, arc_tables, declared, frames, longbench_table, render
+from analysis import accuracy, arc_tables, declared, longbench_table, render
 from arcbench import records
 from arcbench.types import ConfigError
 
@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def tabulate(runs: Path, tables: Path) -> int:
     """Read the runs, write and print their tables; returns the exit status."""
-    read = frames.load(runs)
+    given = arc_tables.Given.read()
+    read = arc_tables.read(runs, given)
     left_out = accuracy.left_out(read.runs)
     # of a benchmark whose tasks share documents
     on_documents = read.runs["harness"].isin(read.episodes.loc[read.episodes["document"].notna(), "harness"])
@@ -50,7 +51,7 @@ def tabulate(runs: Path, tables: Path) -> int:
         print(line)
     print()
     specs = arc_tables.specs_of(declared.FOLDER)
-    arc_tables.write(specs, read, arc_tables.Given.read(), tables, show=False)
+    arc_tables.write(specs, read, given, tables, show=False)
     return 0
 
 

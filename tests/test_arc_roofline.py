@@ -37,9 +37,13 @@ def test_cost_over_successes_beside_the_paper_s(tmp_path, made):  # noqa: F811
     assert near(row.t_prefill_s, prefill)
     assert near(row.t_total_s, decode + prefill)
     assert row.n_episodes == "3"
+    # what it follows from: 1,001 tokens at 16,384
+    assert (row.mean_calls, row.mean_prompt_tokens, row.mean_decode_tokens) == ("1.0", "15884.0", "1001.0")
+    assert (row.mean_decode_context_mtokens2, row.mean_batch) == ("16.400384", "51.0")
     base = cost(LONG)
     assert near(row.savings_pct, 100 * (1 - (decode + prefill) / (base[1] + base[2])))
     assert near(row.savings_traffic_pct, 100 * (1 - 1001 / 2001))
+    assert near(row.speedup_x, (base[1] + base[2]) / (decode + prefill))
     assert (row.t_total_s_paper, row.bandwidth_tb_paper) == ("1.26", "4.87")
     assert near(row.t_total_s_difference, decode + prefill - 1.26)
     assert "savings_traffic_pct_paper" not in table
@@ -60,6 +64,18 @@ def test_cost_over_all_episodes(tmp_path, made):  # noqa: F811
     assert near(base.bandwidth_tb, cost(LONG)[0])
     assert base.savings_pct == "0.0"
     assert not [column for column in table if column.endswith("_paper")]
+
+
+def test_a_method_that_the_paper_leaves_out_of_its_costs_has_one(tmp_path, made):  # noqa: F811
+    # as on LongBench-v2 in the paper, full_context never succeeds
+    play(tmp_path / "runs", "full_context", "nn", "nn", "nn", calls=[SHORT], **LONGBENCH)
+    play(tmp_path / "runs", "sliding_window", "cc", "cc", "cc", calls=[LONG], **LONGBENCH)
+    never = the(made("arc_table03")[0], model="qwen3-8b", method="full_context")
+    assert (never.state, never.n_episodes, never.t_total_s, never.t_total_s_paper) == ("complete", "0", "", "")
+    row = the(made("arc_table03", "arc_table03_all")[0], model="qwen3-8b", method="full_context")
+    assert row.n_episodes == "6"
+    assert near(row.bandwidth_tb, cost(SHORT)[0])
+    assert near(row.savings_traffic_pct, 100 * (1 - 1001 / 2001))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +110,7 @@ def test_another_device_is_another_roofline(tmp_path, made):  # noqa: F811
     traffic = 1001 * (16.38e9 / 72 + 16384 * 147456)
     assert near(row.bandwidth_tb, traffic / 1e12)
     assert near(row.t_total_s, traffic / 5.3e12 + 2 * 6.95e9 * 15884 / 1300e12)
+    assert near(row.t_prefill_s, 2 * 6.95e9 * 15884 / 1300e12)
     assert row.t_total_s_paper == "1.009"
 
 
@@ -146,3 +163,36 @@ def test_methods_that_make_calls_of_their_own_are_charged_for_them(tmp_path, mad
     play(tmp_path / "runs", "llm_summary", "cc", "cc", "cc", calls=[SHORT, (*SHORT, "method")])
     row = the(made("arc_table04")[0], model="qwen3-8b", profile="paper", method="llm_summary")
     assert near(row.bandwidth_tb, 2 * cost(SHORT)[0])
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """Switches under which a prefix cache serves what it holds."""
+    switches = tmp_path / "switches.yaml"
+    text = Path("conf/roofline/paper.yaml").read_text("utf-8")
+    assert "prefill: uncached " in text
+    switches.write_text(text.replace("prefill: uncached ", "prefill: cached "))
+    return str(switches)
+
+
+# two calls, the second with the first's message and another: of its 160 tokens 100 are shared, 6 blocks of 16
+MESSAGES = [{"role": "user", "content": "a", "tokens": 100}, {"role": "user", "content": "b", "tokens": 60}]
+FIRST, SECOND = (100, 10), (160, 10)
+
+
+@pytest.mark.parametrize(("recorded", "served"), [((0, 128), 128), ((0, None), 96)])
+def test_what_a_prefix_cache_serves_is_not_prefilled(tmp_path, made, cached, recorded, served):  # noqa: F811
+    calls = [(*FIRST, "agent", recorded[0], (0,)), (*SECOND, "agent", recorded[1], (0, 1))]
+    play(tmp_path / "runs", "arc", "cc", "cc", "ce", calls=calls, record={"messages": MESSAGES})
+    table, said = made("arc_table04", "", "--roofline", cached)
+    row = the(table, model="qwen3-8b", profile="paper", method="arc")
+    assert near(row.t_prefill_s, 2 * 6.95e9 * (260 - served) / 989e12)
+    assert row.mean_prompt_tokens == "260.0"
+    assert ("modelled where a call does not say: qwen3-8b arc" in said) == (served == 96)
+
+
+def test_a_base_that_decoded_nothing_saves_nothing_of_traffic(tmp_path, made):  # noqa: F811
+    play(tmp_path / "runs", "sliding_window", "cc", "cc", "cc", calls=[(1000, 0)])
+    play(tmp_path / "runs", "arc", "cc", "cc", "cc", calls=[SHORT])
+    row = the(made("arc_table04")[0], model="qwen3-8b", profile="paper", method="arc")
+    assert row.savings_traffic_pct == ""

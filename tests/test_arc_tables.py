@@ -41,8 +41,8 @@ def play(runs: Path, method: str, *outcomes: str, seeds: tuple[int, ...] = SEEDS
 def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     """What a table comes to: its CSV as text, and what was printed."""
 
-    def make(name: str, file: str = "") -> tuple[pd.DataFrame, str]:
-        args = [name, "--runs", str(tmp_path / "runs"), "--tables", str(tmp_path / "tables")]
+    def make(name: str, file: str = "", *more: str) -> tuple[pd.DataFrame, str]:
+        args = [*more, name, "--runs", str(tmp_path / "runs"), "--tables", str(tmp_path / "tables")]
         args += ["--specs", str(ROOT / "conf/tables"), "--settings", str(ROOT / "conf/statistics/paired.yaml")]
         assert arc_tables.main(args) == 0
         found = pd.read_csv(tmp_path / "tables" / f"{file or name}.csv", dtype=str, keep_default_na=False)

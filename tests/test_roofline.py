@@ -169,6 +169,8 @@ def test_facts_of_qwen3_from_its_config(tmp_path: Path) -> None:
         ("layer_types", ["full_attention", "linear_attention"]),
         ("quantization_config", {"quant_method": "fp8"}),
         ("hidden_act", "gelu"),
+        ("model_type", "nemotron_h"),  # some of its layers are Mamba's, which another key says
+        ("model_type", None),
     ],
 )
 def test_a_model_for_which_it_does_not_hold_is_refused_by_name(tmp_path: Path, key: str, value: object) -> None:
