@@ -364,7 +364,8 @@ async def run_episodes(
     queue = iter(owed)
     errors: Counter[str] = Counter()
     outcomes = Counter(done.outcome for done in folder.finished.values())
-    tokens, started = 0, time.monotonic()
+    spent: Counter[str] = Counter()
+    live, started = 0, time.monotonic()
     with tqdm(
         total=planned,
         initial=planned - len(owed),
@@ -374,19 +375,27 @@ async def run_episodes(
     ) as bar:
 
         async def worker() -> None:
-            nonlocal tokens
+            nonlocal live
             for task in queue:
+                live += 1
                 record = await play_within(task, setup, timeout_s)
+                live -= 1
                 folder.append(record)
                 outcomes[record["outcome"]] += 1
                 if record["outcome"] == "error":
                     errors[record["error"]] += 1
-                tokens += sum(call["prompt_tokens"] + call["completion_tokens"] for call in record["calls"])
+                for call in record["calls"]:
+                    spent.update(
+                        prompt=call["prompt_tokens"], reply=call["completion_tokens"], cached=call["cached_tokens"] or 0
+                    )
                 done = outcomes.total() - outcomes["error"]
                 bar.set_postfix(
                     {
+                        "live": live,
+                        "queued": planned - done - outcomes["error"] - live,
                         "acc": f"{outcomes['correct'] / done:.1%}" if done else "-",
-                        "tok/s": f"{tokens / (time.monotonic() - started):,.0f}",
+                        "tok/s": f"{(spent['prompt'] + spent['reply']) / (time.monotonic() - started):,.0f}",
+                        "cached": f"{spent['cached'] / spent['prompt']:.0%}" if spent["cached"] else "-",
                         "errors": outcomes["error"],
                     },
                     refresh=False,

@@ -11,18 +11,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import orjson
 import pytest
 import yaml
 from fakes import compose
 from longbench import row, written
-from omegaconf import OmegaConf
 
-from arcbench.engines.mock import MockEngine
 from arcbench.records import RunFolder, read_episodes
-from arcbench.runner import Cell, Session, run_episodes
+from arcbench.runner import Cell, run_episodes
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -241,54 +238,50 @@ def without_timing(records: dict[str, dict]) -> dict[str, dict]:
     return {task: {**record, "calls": len(record["calls"])} for task, record in records.items()}
 
 
-def test_d3_killed_at_random_moments_the_records_equal_those_of_an_undisturbed_run(tmp_path):
+KILLS = int(os.environ.get("ARCBENCH_KILLS", "5"))
+"""How often a running sweep is killed; ``.ci/run`` asks for fifty."""
+
+
+def test_d3_a_sweep_killed_at_random_moments_ends_with_the_records_of_an_undisturbed_one(tmp_path):
+    # enough to do that the last kill still meets a running sweep
+    words = ("-m", *SLOW[:-1], f"harness.n_tasks={4 * KILLS}", "method=sliding_window,full_context")
     undisturbed, disturbed = tmp_path / "a", tmp_path / "b"
     undisturbed.mkdir()
     disturbed.mkdir()
-    assert run(*SLOW, cwd=undisturbed)[0] == 0
+    assert run(*words, cwd=undisturbed)[0] == 0
     moments = random.Random(1)
-    for _ in range(5):
-        process = start(*SLOW, cwd=disturbed)
-        time.sleep(moments.uniform(0.6, 1.8))
+    for _ in range(KILLS):
+        process = start(*words, cwd=disturbed)
+        time.sleep(moments.uniform(0.9, 2.0))
         process.kill()
         process.communicate()
-    assert run(*SLOW, cwd=disturbed)[0] == 0
-    (file,) = disturbed.rglob("episodes.jsonl")
-    tasks = [record["task"] for record in read_episodes(file)]
-    assert len(tasks) == len(set(tasks)) == 12
-    assert without_timing(episodes_below(disturbed)) == without_timing(episodes_below(undisturbed))
+    assert run(*words, cwd=disturbed)[0] == 0
+    files = sorted(disturbed.rglob("episodes.jsonl"))
+    assert len(files) == 2
+    for file in files:
+        tasks = [record["task"] for record in read_episodes(file)]
+        assert len(tasks) == len(set(tasks)) == 4 * KILLS
+        alike = undisturbed / file.relative_to(disturbed)
+        assert without_timing(by_task(file)) == without_timing(by_task(alike))
 
 
-class Remembering(MockEngine):
-    """What every engine of this kind did, in order: to start is also to forget what was asked before."""
-
-    did: ClassVar[list[str]] = []
-
-    async def start(self) -> None:
-        self.did.append("start")
-
-    async def complete(self, request):
-        if self.did[-1] != "ask":
-            self.did.append("ask")
-        return await super().complete(request)
-
-    async def close(self) -> None:
-        self.did.append("close")
+def by_task(file: Path) -> dict[str, dict]:
+    return {record["task"]: record for record in read_episodes(file)}
 
 
-def test_the_cells_of_a_process_share_an_engine_that_forgets_in_between(tmp_path):
-    with Session() as session:
-        for method in ("sliding_window", "arc", "arc"):
-            words = [
-                f"method={method}",
-                "engine=mock",
-                f"engine._target_={__name__}.Remembering",
-                f"results_dir={tmp_path}",
-            ]
-            session.cell(OmegaConf.create(compose(*words, "harness.n_tasks=1")))
-    # the third cell is done already, and starts nothing
-    assert Remembering.did == ["start", "ask", "start", "ask", "close"]
-    assert session.status == 0
+@pytest.mark.parametrize("hash_seed", ["0", "1"])
+def test_scripted_records_are_the_same_bytes_at_any_concurrency_in_any_order_under_any_hash_seed(tmp_path, hash_seed):
+    made = []
+    for name, words in {"a": ("engine.concurrency=1",), "b": ("engine.concurrency=7", "method=vista,arc")}.items():
+        results = tmp_path / name
+        more = ("-m", "method=arc,vista", "harness.n_tasks=3", *SMALL, *words)
+        command = [sys.executable, "-m", "arcbench", *more, f"results_dir={results}"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed if name == "a" else "7"}
+        assert subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True).returncode == 0
+        files = sorted(results.rglob("episodes.jsonl"))
+        made.append({file.relative_to(results): sorted(file.read_bytes().splitlines()) for file in files})
+    assert len(made[0]) == 2
+    assert made[0] == made[1]
 
 
 def test_ctrl_c_says_how_to_go_on_and_keeps_what_is_done(tmp_path):
