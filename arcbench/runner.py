@@ -73,11 +73,17 @@ class Session:
     def __init__(self) -> None:
         self.status = DONE
         self.ends: list[End] = []
+        self._entered = False
         self._loop = asyncio.Runner()
         self._engine: Engine | None = None
         self._engine_config: Mapping[str, Json] | None = None
 
+    def __reduce__(self) -> tuple[type[Session], tuple[()]]:
+        """A launcher that runs cells elsewhere sends them there with a session of their own."""
+        return Session, ()
+
     def __enter__(self) -> Session:
+        self._entered = True
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,6 +98,9 @@ class Session:
 
     def cell(self, cfg: DictConfig) -> None:
         """Run one cell. A cell that cannot run says so and leaves the other cells of a sweep alone."""
+        if not self._entered:  # in a process of its own, where it is the only one
+            with self:
+                return self.cell(cfg)
         words = " ".join(HydraConfig.get().overrides.task) if HydraConfig.initialized() else ""
         try:
             cell = Cell.compose(cast(dict[str, Json], OmegaConf.to_container(cfg, resolve=True)))

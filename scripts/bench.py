@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,7 @@ def misses(found: dict[str, Any], turns: int) -> Any:
 
 def made(folder: Path) -> Path:
     """A file with one question on a document whose chunks all differ."""
-    text = "\n".join(
-        f"{i}: the {i * 7919 % 100003}th line is about {i * 104729 % 99991} ferries." for i in range(40000)
-    )
+    lines = (f"{i}: the {i * 7919 % 100003}th line is about {i * 104729 % 99991} ferries." for i in range(40000))
     row = dict.fromkeys(COLUMNS, "x") | {
         "_id": "bench", "domain": "Single-Document QA", "sub_domain": "x", "difficulty": "hard", "length": "long",
         "question": "Which?", "answer": "A", "context": "\n".join(lines),
@@ -222,9 +221,7 @@ def at_once(document: Path, episodes: int) -> dict[str, float]:
     async def run() -> list[dict[str, Any]]:
         watcher = asyncio.create_task(watch())
         setup = cell.setup(timed(cell))
-        many = [
-            Task(id=f"{task.id}/{i}", seed=i, index=i, prompt=task.prompt, facts=task.facts) for i in range(episodes)
-        ]
+        many = [replace(task, id=f"{task.id}/{i}", seed=i, index=i) for i in range(episodes)]
         records = await asyncio.gather(*(play(each, setup) for each in many))
         watcher.cancel()
         return records

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
@@ -282,6 +283,19 @@ def test_scripted_records_are_the_same_bytes_at_any_concurrency_in_any_order_und
         made.append({file.relative_to(results): sorted(file.read_bytes().splitlines()) for file in files})
     assert len(made[0]) == 2
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("launcher", ["submitit_local", "ray"])
+def test_cells_run_in_processes_of_their_own_and_what_they_did_is_not_done_again(tmp_path, launcher):
+    package = {"submitit_local": "submitit", "ray": "ray"}[launcher]
+    if find_spec("hydra_plugins") is None or find_spec(f"hydra_plugins.hydra_{package}_launcher") is None:
+        pytest.skip(f"the launcher of {package} is not installed: the extras slurm and ray bring them")
+    words = ("-m", f"hydra/launcher={launcher}", "method=arc", "seed=1,2", "harness.n_tasks=1", *SMALL)
+    assert run(*words, cwd=tmp_path)[0] == 0
+    assert len(episodes_below(tmp_path)) == 2
+    status, _, err = run("-m", *words[2:], cwd=tmp_path)
+    assert status == 0
+    assert err.splitlines()[-1] == "2 cells: 0 done, 2 skipped, 0 failed, 0 owed"
 
 
 def test_ctrl_c_says_how_to_go_on_and_keeps_what_is_done(tmp_path):
