@@ -307,7 +307,7 @@ def test_pieces_are_as_few_as_tokens_allow_where_they_end_at_characters(qwen):
 
 def test_model_configs_are_plain_and_alike():
     files = sorted(CONF.glob("*.yaml"))
-    assert [f.stem for f in files] == ["qwen3-32b", "qwen3-8b", "scripted", "smollm2-135m"]
+    assert [f.stem for f in files] == ["qwen3-32b", "qwen3-8b", "scripted", "served", "smollm2-135m"]
     keys = None
     for file in files:
         assert "${" not in file.read_text(encoding="utf-8"), f"{file.name}: analysis reads it without Hydra"

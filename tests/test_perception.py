@@ -182,7 +182,7 @@ def test_a_settings_file_has_exactly_its_keys(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words_", "complaint"),
     [
-        (["engine=abacus"], "engine=abacus: must be one of mock, replay, scripted, vllm"),
+        (["engine=abacus"], "engine=abacus: must be one of mock, replay, scripted, server, vllm"),
         (["enginee=vllm"], "enginee=vllm: there is no such key"),
         (["seed=-1"], "seed=-1: must be a whole number of at least 0"),
         (["engine=vllm", "model=scripted"], "not a language model"),
