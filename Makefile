@@ -46,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger bench audit-paper serving cache-policy overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger figures bench audit-paper serving cache-policy overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -139,6 +139,9 @@ cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what 
 	$(PY) -m arcbench -m experiment=cache_policy $(ARGS) || status=$$?; \
 	$(PY) -m analysis.serving --runs results/cache_policy --tables '$(TABLES)' || status=$$?; \
 	exit $$status
+
+figures: core ## draw all figures from the runs there are
+	$(PY) -m analysis.figures --runs '$(RUNS)'
 
 bench: core ## what the harness itself costs per call, per episode and per record (ARGS="--inspect PYTHON" beside inspect_ai)
 	$(PY) scripts/bench.py $(ARGS)

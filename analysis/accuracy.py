@@ -278,6 +278,11 @@ def _body(data: pd.DataFrame, common: list[str]) -> pd.DataFrame:
     return pd.DataFrame(shown)
 
 
+def reason_names(rows: pd.DataFrame) -> list[str]:
+    """The columns that count episodes without an answer by their reason."""
+    return [str(column) for column in rows.columns if str(column).startswith(_REASON)]
+
+
 def reasons_of(row: Mapping[str, Any]) -> str:
     """Why there is no answer, with counts."""
     return ", ".join(f"{c.removeprefix(_REASON)} {n}" for c, n in row.items() if c.startswith(_REASON) and n) or DASH

@@ -44,12 +44,14 @@ PARTS: Mapping[str, Part] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Tidy frames, joined by ``run_dir`` and ``task``. ``runs`` and ``episodes`` as ``arcbench.records.load`` reads
-    them; ``facts`` and ``pages`` have a row an episode without error, ``fact_calls`` and ``page_calls`` one for each
-    of its agent calls: of tasks that ask for one fact, and of those about a document."""
+    """Tidy frames, joined by ``run_dir`` and ``task``. ``runs``, ``episodes``, ``calls`` and ``compactions`` as
+    ``arcbench.records.load`` reads them; ``facts`` and ``pages`` have a row an episode without error, ``fact_calls``
+    and ``page_calls`` one for each of its agent calls: of tasks that ask for a fact, and of those about a document."""
 
     runs: pd.DataFrame
     episodes: pd.DataFrame
+    calls: pd.DataFrame
+    compactions: pd.DataFrame
     facts: pd.DataFrame
     fact_calls: pd.DataFrame
     pages: pd.DataFrame
@@ -60,7 +62,9 @@ def read(root: Path | str) -> Ledger:
     """The ledger of all runs below ``root``. Raises :class:`RunError` and :class:`ConfigError` as
     ``analysis.frames.load``."""
     loaded, made = frames.load_with(root, PARTS)
-    return Ledger(runs=loaded.runs, episodes=loaded.episodes, **made)
+    return Ledger(
+        runs=loaded.runs, episodes=loaded.episodes, calls=loaded.calls, compactions=loaded.compactions, **made
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
