@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
 import pandas as pd
@@ -59,9 +59,11 @@ def settings_of(runs: pd.DataFrame) -> list[str]:
 
     Said are the configuration keys in which runs of one key differ (they are then separate rows), and keys
     of the harness and the budget in which methods of one block differ (they must not be compared unawares).
-    A key found in one place is said of every run of the harness that has it.
+    A key found in one place is said of every run of the harness that has it. What one run's own config says cannot
+    change an outcome is no setting of any run.
     """
-    configs = [_flat(config) for config in runs["config"]]
+    ignored = {"digest_ignores", *(name for config in runs["config"] for name in config.get("digest_ignores") or ())}
+    configs = [_flat(config, ignored) for config in runs["config"]]
     by_key: dict[tuple[str, ...], list[dict[str, str]]] = {}
     by_block: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for key, config in zip(runs[list(KEY)].itertuples(index=False, name=None), configs, strict=True):
@@ -81,8 +83,13 @@ def differing(configs: Iterable[Mapping[str, str]]) -> set[str]:
     return {name for name in names if len({config.get(name) for config in configs}) > 1}
 
 
-def _flat(config: Mapping[str, Any]) -> dict[str, str]:
-    return {k: _value(v) for k, v in config.items() if k.rpartition(".")[2] not in _NO_SETTING}
+def _flat(config: Mapping[str, Any], ignored: Collection[str]) -> dict[str, str]:
+    below = tuple(name for name in ignored if name.endswith("."))
+    return {
+        k: _value(v)
+        for k, v in config.items()
+        if k.rpartition(".")[2] not in _NO_SETTING and k not in ignored and not k.startswith(below)
+    }
 
 
 def _value(value: Any) -> str:

@@ -248,6 +248,13 @@ def test_where_and_how_much_was_run_is_no_setting_and_a_prompt_is_named_by_its_h
     assert sorted(table["setting"]) == ["promise=sha1:7f900025", "promise=sha1:dd3b750e"]
 
 
+def test_what_cannot_change_an_outcome_is_no_setting() -> None:
+    # a later version of the configuration has one more such key, and says so
+    earlier = {"engine.timeout_s": 60, "model.facts.layers": 36, "digest_ignores": ["engine.timeout_s", "model.facts."]}
+    later = {"engine.timeout_s": 90, "engine.restarts": 2, "digest_ignores": ["engine.timeout_s", "engine.restarts"]}
+    assert only(accuracy(*frames((run(42, 1, earlier), "c"), (run(43, 1, later), "c"))))["setting"] == ""
+
+
 @pytest.mark.parametrize(
     ("second", "why"),
     [
