@@ -131,7 +131,7 @@ def _with_savings(spec: Spec, rows: Sequence[Row]) -> list[Row]:
     """Each row with its savings and speed-up against the base method of the same setting."""
 
     def setting(row: Row) -> tuple[Any, ...]:
-        return row["model"], row["budget"], row["profile"], row["point"]
+        return row["model"], row["budget"], row["profile"], row["point"], row["shared"]
 
     bases: Mapping[tuple[Any, ...], Row] = {
         setting(row): row for row in reversed(rows) if row["method"] == spec.base and "t_total_s" in row

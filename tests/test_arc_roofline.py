@@ -196,3 +196,16 @@ def test_a_base_that_decoded_nothing_saves_nothing_of_traffic(tmp_path, made):  
     play(tmp_path / "runs", "arc", "cc", "cc", "cc", calls=[SHORT])
     row = the(made("arc_table04")[0], model="qwen3-8b", profile="paper", method="arc")
     assert row.savings_traffic_pct == ""
+
+
+def test_savings_are_against_the_same_setting(tmp_path, made):  # noqa: F811
+    fields = {"model": "smollm2-135m", "budget": "smollm2", "window": 8192}
+    for share, replies in ((1.0, 100), (0.5, 50)):
+        for method in ("arc", "sliding_window"):
+            calls = [(1000, replies if method == "sliding_window" else 25)]
+            play(tmp_path / "runs", method, "cc", "cc", "cc", calls=calls, budget_compact_to_share=share, **fields)
+    table, _ = made("arc_table04")
+    rows = table[(table["model"] == "smollm2-135m") & (table["profile"] == "paper") & (table["method"] == "arc")]
+    saved = {row.setting: round(float(row.savings_traffic_pct)) for row in rows.itertuples()}
+    # of 100 and of 50 tokens, 25 are left
+    assert saved == {"compact_to_share=1.0": 76, "compact_to_share=0.5": 51}
