@@ -31,9 +31,10 @@ from analysis.audit_check import AMBIGUOUS, CONSISTENT, INCONSISTENT, Check, Fac
 from analysis.audit_claim import Claim
 from analysis.reference import PAPER, Reference
 from analysis.render import Sheet
+from analysis.settings import CONF
 from arcbench.types import ConfigError
 
-FACTS = Path("conf/audit/paper.yaml")
+FACTS = CONF / "audit/paper.yaml"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -25,12 +25,13 @@ from analysis.paired import Counts, Item, P, Pairs
 from analysis.paired_effect import Interval
 from analysis.render import DASH, Sheet, number
 from analysis.rows import differing
+from analysis.settings import CONF
 from analysis.sides import Outcome, Side, read
 from arcbench.checks import share, whole
 from arcbench.records import RunError
 from arcbench.types import ConfigError
 
-PAIRED = Path("conf/statistics/paired.yaml")
+PAIRED = CONF / "statistics/paired.yaml"
 _NOT_DIFFERENT = ("seed", "n_tasks", "concurrency", "results_dir", "run_dir", "protocol")
 _LISTED = 8
 

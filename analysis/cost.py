@@ -27,6 +27,7 @@ from analysis.accuracy import OUTCOMES, SCRIPTED, UNSCORED
 from analysis.prefix_cache import cached_tokens
 from analysis.render import DASH, Sheet, number
 from analysis.rows import KEY, one_run_per_seed, order, settings_of
+from analysis.settings import CONF
 from arcbench.records import Run, RunError, identity, runs_below
 from arcbench.types import ConfigError, Json
 
@@ -41,9 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m analysis.cost", description="Dollars per task, cache-aware.")
     parser.add_argument("--runs", type=Path, default=Path("results/runs"), help="folder below which all runs are read")
     parser.add_argument("--tables", type=Path, default=Path("results/tables"), help="folder that the tables go to")
-    parser.add_argument(
-        "--prices", type=Path, default=Path("conf/prices/gemini-3-flash.yaml"), help="file with the prices"
-    )
+    parser.add_argument("--prices", type=Path, default=CONF / "prices/gemini-3-flash.yaml", help="file with the prices")
     args = parser.parse_args(argv)
     try:
         prices = Prices.read(args.prices)

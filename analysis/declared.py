@@ -19,11 +19,12 @@ from analysis.accuracy import SCRIPTED, UNSCORED, accuracy
 from analysis.reference import TABLES, Reference
 from analysis.roofline_facts import HARDWARE
 from analysis.rows import KEY, records_of, settings_of
+from analysis.settings import CONF
 from arcbench.checks import one_of, whole
 from arcbench.records import read_manifest
 from arcbench.types import ConfigError
 
-FOLDER = Path("conf/tables")
+FOLDER = CONF / "tables"
 ACCURACY, MARGIN, MCNEMAR, ROOFLINE = KINDS = ("accuracy", "margin", "mcnemar", "roofline")
 COMPLETE, INCOMPLETE, MISSING = "complete", "incomplete", "missing"
 """Of a cell: all that was planned has an outcome under all the table's seeds; some has; there is no run."""

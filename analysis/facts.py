@@ -31,6 +31,7 @@ from analysis.accuracy import accuracy
 from analysis.frames import load
 from analysis.render import DASH, Sheet, number
 from analysis.rows import place, records_of
+from analysis.settings import CONF
 from arcbench.records import Run, RunError, runs_below
 from arcbench.types import ConfigError, Json
 
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m analysis.facts", description="Many facts, one asked for last.")
     parser.add_argument("--runs", type=Path, default=Path("results/facts"), help="folder below which all runs are read")
     parser.add_argument("--tables", type=Path, default=Path("results/tables"), help="folder that the sheets go to")
-    parser.add_argument("--settings", type=Path, default=Path("conf/theory/facts.yaml"), help="numbers of the check")
+    parser.add_argument("--settings", type=Path, default=CONF / "theory/facts.yaml", help="numbers of the check")
     args = parser.parse_args(argv)
     try:
         settings = Settings.read(args.settings)

@@ -22,11 +22,12 @@ from analysis.accuracy import accuracy, heading, kinds, notes_of, reasons_of
 from analysis.paired import Ints
 from analysis.render import DASH, Sheet, number
 from analysis.rows import BLOCK, KEY, records_of
+from analysis.settings import CONF
 from arcbench.checks import share, whole
 from arcbench.records import Part, Run, read_manifest
 from arcbench.types import ConfigError, Json
 
-STATISTICS = Path("conf/statistics/longbench.yaml")
+STATISTICS = CONF / "statistics/longbench.yaml"
 AGENTS = ("files", "replay")
 """Deliveries with an agent, whose rows are those of methods; the others are reference rows."""
 OFFICIAL = "official"

@@ -26,10 +26,11 @@ from scipy import special
 from analysis import paired, render, settings
 from analysis.paired import Clusters, Counts
 from analysis.render import Sheet, number
+from analysis.settings import CONF
 from arcbench.checks import share, whole
 from arcbench.types import ConfigError
 
-SIMULATION = Path("conf/statistics/simulation.yaml")
+SIMULATION = CONF / "statistics/simulation.yaml"
 POOLED = {
     "McNemar, corrected": paired.chi_square,
     "exact, two-sided": paired.exact_two_sided,

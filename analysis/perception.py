@@ -28,6 +28,7 @@ from analysis import render
 from analysis.probe import Asked, Question, Settings, plan, read
 from analysis.probe_scores import SCORES, scores, sheet
 from analysis.render import Sheet
+from analysis.settings import CONF
 from analysis.snapshots import collect
 from arcbench.records import RunError, digest, repair, replace_file, runs_below
 from arcbench.types import ConfigError, ContextOverflow, EngineError, Json, Request
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--runs", type=Path, default=Path("results/runs"), help="folder below which all runs are read")
     parser.add_argument("--tables", type=Path, default=Path("results/tables"), help="folder for sheets and answers")
-    parser.add_argument("--settings", type=Path, default=Path("conf/perception/probe.yaml"), help="numbers and texts")
+    parser.add_argument("--settings", type=Path, default=CONF / "perception/probe.yaml", help="numbers and texts")
     parser.add_argument("--snapshots", type=int, help="of each harness (default: as in the settings)")
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE", help="what chooses the engine: engine=vllm model=..."

@@ -35,10 +35,11 @@ import yaml
 
 from analysis import settings
 from analysis.roofline_facts import Hardware, ModelFacts
+from analysis.settings import CONF
 from arcbench.checks import above, one_of, whole
 from arcbench.types import ConfigError
 
-SWITCHES = Path("conf/roofline/paper.yaml")
+SWITCHES = CONF / "roofline/paper.yaml"
 ALL, WITHOUT_EMBEDDINGS = PARAMETERS = ("all", "without_embeddings")
 UNCACHED, CACHED = PREFILLS = ("uncached", "cached")
 COSTS = (

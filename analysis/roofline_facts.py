@@ -11,10 +11,11 @@ from typing import Any
 import yaml
 
 from analysis import settings
+from analysis.settings import CONF
 from arcbench.checks import above, whole
 from arcbench.types import ConfigError, Json
 
-MODELS, HARDWARE = Path("conf/model"), Path("conf/hardware")
+MODELS, HARDWARE = CONF / "model", CONF / "hardware"
 BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Of a parameter, and of an element of the cache, by a model's ``dtype``."""
 

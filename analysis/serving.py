@@ -30,12 +30,13 @@ from analysis.render import DASH, Sheet, number
 from analysis.roofline import CACHED, UNCACHED, Roofline, Switches
 from analysis.roofline_facts import BYTES, Hardware, ModelFacts
 from analysis.rows import records_of
+from analysis.settings import CONF
 from arcbench import records
 from arcbench.checks import above, whole
 from arcbench.records import RunError
 from arcbench.types import ConfigError
 
-SETTINGS = Path("conf/statistics/serving.yaml")
+SETTINGS = CONF / "statistics/serving.yaml"
 RECORDED, MODELLED = "recorded", "modelled"
 GB = 1e9
 _NAMES = ("profile", "budget", "recall", "engine", "model", "method", "variant", "setting")

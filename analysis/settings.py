@@ -10,6 +10,9 @@ import yaml
 
 from arcbench.types import ConfigError
 
+CONF = Path(__file__).resolve().parent.parent / "conf"
+"""The project's own, wherever a command is started."""
+
 
 def read(path: Path, keys: Collection[str]) -> dict[str, Any]:
     """The file's mapping, which must have exactly these keys. Raises :class:`ConfigError`, ``OSError``."""

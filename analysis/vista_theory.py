@@ -31,6 +31,7 @@ from analysis import render
 from analysis.make_room import bits_at_stake, lower_bound
 from analysis.make_room_cells import Cell, Settings, ledger_cells, signal_cells
 from analysis.render import Sheet, number
+from analysis.settings import CONF
 from arcbench.types import ConfigError
 
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m analysis.vista_theory", description="VISTA's bounds, simulated.")
     parser.add_argument("--tables", type=Path, default=Path("results/tables"), help="folder that the sheets go to")
-    parser.add_argument("--settings", type=Path, default=Path("conf/theory/vista.yaml"), help="numbers to simulate")
+    parser.add_argument("--settings", type=Path, default=CONF / "theory/vista.yaml", help="numbers to simulate")
     args = parser.parse_args(argv)
     try:
         settings = Settings.read(args.settings)

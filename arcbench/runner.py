@@ -573,7 +573,7 @@ def explain_hydra(fault: BaseException, words: Sequence[str]) -> str:
     if "Config group override" in text:  # null, a number: no name of a choice
         for word in words:
             group, _, choice = word.partition("=")
-            if (ROOT / "conf" / group).is_dir() and choice not in choices(group):
+            if group in GROUPS and choice not in choices(group):
                 return f"{word}: must be one of {', '.join(choices(group))}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         key = unknown[1].lstrip("@")
@@ -583,6 +583,10 @@ def explain_hydra(fault: BaseException, words: Sequence[str]) -> str:
     return text
 
 
+GROUPS = ("budget", "recall", "harness", "engine", "model", "method", "experiment")
+"""The folders of ``conf`` that a run chooses from; the others hold the numbers of analyses."""
+
+
 def choices(group: str) -> list[str]:
     """The names that a config group can be set to."""
     return sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
@@ -590,7 +594,7 @@ def choices(group: str) -> list[str]:
 
 def known_keys(words: Sequence[str]) -> list[str]:
     """Every dotted key of the config that the group choices among these words compose."""
-    groups = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()}
+    groups = set(GROUPS)
     choices = [word for word in words if word.split("=")[0] in groups and "," not in word]
     GlobalHydra.instance().clear()
     try:

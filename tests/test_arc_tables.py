@@ -336,7 +336,7 @@ def test_all_tables_and_their_index(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["arc_table99"], "table arc_table99: no conf/tables/arc_table99.yaml; there are arc_recall_budget_margin"),
+        (["arc_table99"], "conf/tables/arc_table99.yaml; there are arc_recall_budget_margin"),
         (["arc_table02", "--runs", "nowhere"], "nowhere"),
         (["arc_table02", "--paper", "nowhere"], "nowhere"),
     ],
