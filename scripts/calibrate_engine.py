@@ -28,7 +28,7 @@ from arcbench.types import ConfigError, Engine, EngineError, Message, Reply, Req
 
 ROUNDS = 3
 DECODE_TOKENS = 64
-SHORT_WORDS = 20
+SHORT_TOKENS = 32
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,8 +57,10 @@ async def measure(engine: Engine, config: dict[str, Any] | Any) -> dict[str, Any
     try:
         device = str(engine.describe().get("device"))
         room = config["budget"]["window_tokens"] - config["budget"]["completion_tokens"]
-        long_s, long_replies = await rounds(engine, words=room // 3, max_tokens=1)
-        short_s, short_replies = await rounds(engine, words=SHORT_WORDS, max_tokens=DECODE_TOKENS)
+        empty = engine.count((Message("user", ""),), thinking=False)
+        long_s, long_replies = await rounds(engine, tokens=room - empty - 1, max_tokens=1)
+        decode = min(DECODE_TOKENS, config["budget"]["completion_tokens"])
+        short_s, short_replies = await rounds(engine, tokens=SHORT_TOKENS, max_tokens=decode)
     finally:
         await engine.close()
     # what is known of the device is what is asked of it; any memory is enough for as many sequences as the engine runs
@@ -92,13 +94,13 @@ async def measure(engine: Engine, config: dict[str, Any] | Any) -> dict[str, Any
     }
 
 
-async def rounds(engine: Engine, *, words: int, max_tokens: int) -> tuple[float, list[Reply]]:
+async def rounds(engine: Engine, *, tokens: int, max_tokens: int) -> tuple[float, list[Reply]]:
     """Seconds and replies of a few rounds of as many prompts at once as the engine runs, after one for warmth."""
-    draw = random.Random(words)
+    draw = random.Random(tokens)
     replies: list[Reply] = []
     spent = 0.0
     for turn in range(ROUNDS + 1):
-        requests = [request(draw, words, max_tokens, seed) for seed in range(engine.concurrency)]
+        requests = [request(engine, draw, tokens, max_tokens, seed) for seed in range(engine.concurrency)]
         started = time.perf_counter()
         answered = await asyncio.gather(*map(engine.complete, requests))
         if turn:
@@ -107,9 +109,9 @@ async def rounds(engine: Engine, *, words: int, max_tokens: int) -> tuple[float,
     return spent, replies
 
 
-def request(draw: random.Random, words: int, max_tokens: int, seed: int) -> Request:
-    """A prompt of random words, which shares no prefix with another."""
-    text = " ".join(str(draw.randrange(10**6)) for _ in range(words))
+def request(engine: Engine, draw: random.Random, tokens: int, max_tokens: int, seed: int) -> Request:
+    """A prompt of random digits of about so many tokens, never more, which shares no prefix with another."""
+    text = engine.pieces(" ".join(str(draw.randrange(10**6)) for _ in range(tokens)), tokens)[0]
     return Request(
         messages=(Message("user", text),),
         max_tokens=max_tokens,
