@@ -189,18 +189,21 @@ def calls_of(cell: Cell) -> dict[str, float]:
     total = time.perf_counter() - started
     if record["error"]:
         raise SystemExit(f"bench: {record['error']}")
-    entered = sum(len(str(message.get("content") or "")) for message in record["messages"])
-    entered += sum(
-        part[1] - part[0] for m in record["messages"] for part in m.get("parts", ()) if isinstance(part, list)
-    )
     gaps = sorted(engine.gaps)
     return {
         "calls": len(gaps) + 1,
         "p50_ms": 1000 * statistics.median(gaps),
         "p99_ms": 1000 * gaps[min(len(gaps) - 1, int(0.99 * len(gaps)))],
         "total_s": total,
-        "tokenised": engine.tokenizer.chars / entered,
+        "tokenised": engine.tokenizer.chars / chars_of(record),
     }
+
+
+def chars_of(record: dict[str, Any]) -> int:
+    """Characters of all messages of an episode, those that its record has as spans of the document too."""
+    messages = record["messages"]
+    spans = (part for message in messages for part in message.get("parts", ()) if isinstance(part, list))
+    return sum(len(message.get("content") or "") for message in messages) + sum(end - start for start, end in spans)
 
 
 def at_once(document: Path, episodes: int) -> dict[str, float]:
@@ -232,7 +235,7 @@ def at_once(document: Path, episodes: int) -> dict[str, float]:
     records = asyncio.run(run())
     wall = time.perf_counter() - started
     calls = max(len(record["calls"]) for record in records)
-    text = sum(len(str(m.get("content") or "")) for record in records for m in record["messages"])
+    text = sum(map(chars_of, records))
     lags.sort()
     return {
         "episodes": episodes,
