@@ -70,7 +70,7 @@ def played(folder: Path, *words: str) -> tuple[list[dict[str, Any]], dict[str, A
 
 
 def of_a_call(call: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in call.items() if key not in ("latency_s", "cached_tokens")}
+    return {key: value for key, value in call.items() if key != "latency_s"}
 
 
 def test_a_run_over_http_is_the_run_of_the_engine_in_this_process(url, tmp_path):
@@ -79,7 +79,7 @@ def test_a_run_over_http_is_the_run_of_the_engine_in_this_process(url, tmp_path)
     in_process, _ = played(tmp_path / "vllm", "engine.cpu_kv_cache_gib=1")
     assert [record["error"] for record in over_http] == [None, None]
     for ours, theirs in zip(over_http, in_process, strict=True):
-        # the same greedy model: word for word, with the same counts and the same ends
+        # the same greedy model: word for word, with the same counts, the same hits in the cache and the same ends
         assert [of_a_call(call) for call in ours["calls"]] == [of_a_call(call) for call in theirs["calls"]]
         assert (ours["outcome"], ours["turns"]) == (theirs["outcome"], theirs["turns"])
         assert all(call["cached_tokens"] is not None for call in ours["calls"])
@@ -108,10 +108,26 @@ def test_a_window_that_the_server_has_not_is_refused(url):
         asyncio.run(start(engine_on(url, served_model="large")))
 
 
+def test_a_cell_finds_nothing_of_another_in_the_server_s_cache(url):
+    async def ask() -> list[int | None]:
+        engine = engine_on(url)
+        hits = []
+        for new_cell in (True, False, True):
+            if new_cell:
+                await engine.start()
+            hits.append((await engine.complete(request(*prompt_of(engine, 500, "c"), max_tokens=2))).cached_tokens)
+        await engine.close()
+        return hits
+
+    first, same_cell, next_cell = asyncio.run(ask())
+    assert (first, next_cell) == (0, 0)
+    assert same_cell > 300
+
+
 def test_any_chat_server_answers_messages(url):
     async def ask() -> Any:
         config = compose(*WORDS)["model"] | {"constrain_replies": False}
-        engine = engine_on(url, api="chat", model=config)
+        engine = engine_on(url, api="chat", model=config, served_model="small")
         await engine.start()
         try:
             return await engine.complete(request(*prompt_of(engine, 100, "a"), max_tokens=4))
