@@ -63,12 +63,18 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run is that nothing disturbed."""
     folder, port = tmp_path_factory.mktemp("quiet"), free_port()
     with pytest.MonkeyPatch.context() as environment, served(port):
         environment.setenv("SERVED_KEY", KEY)
         assert run(*WORDS, f"engine.url=http://127.0.0.1:{port}/v1", cwd=folder)[0] == 0
-    found = records(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(quiet: Path) -> dict[str, Any]:
+    found = records(quiet)
     assert [record["outcome"] for record in found.values()] == ["correct"] * 3
     assert sum(len(record["calls"]) for record in found.values()) > len(PASSING)  # so that each of them is met
     return found
@@ -134,3 +140,11 @@ def test_the_key_stands_in_no_file_and_in_no_line(tmp_path):
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"config.yaml", "manifest.json", "episodes.jsonl"} <= {path.name for path in written}
     assert [path for path in written if KEY.encode() in path.read_bytes()] == []
+
+
+def test_what_a_server_said_can_be_replayed_though_it_counts_otherwise(tmp_path, quiet, undisturbed):
+    (source,) = (file.parent for file in quiet.rglob("episodes.jsonl"))
+    words = ("method=arc", "harness.n_tasks=3", *SMALL, "engine=replay", "model=served", f"engine.source={source}")
+    status, _, err = run(*words, cwd=tmp_path)
+    assert status == 0, err
+    assert records(tmp_path) == undisturbed

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from arcbench.engines.counting import CountingEngine
-from arcbench.records import EPISODES, read_episodes
+from arcbench.records import EPISODES, MANIFEST, read_episodes, read_manifest
 from arcbench.types import ConfigError, EngineError, Json, Reply, Request
 
 
@@ -14,7 +14,8 @@ class ReplayEngine(CountingEngine):
     """Answers call n of an episode with what call n of the same task was answered in ``source`` (a run folder).
 
     The model config must be the one that was recorded, so that counts agree; a prompt whose count
-    differs from the recorded one is an :class:`EngineError` that names the task and the call.
+    differs from the recorded one is an :class:`EngineError` that names the task and the call; not so where the
+    recorded counts are a server's and ours were estimates.
     """
 
     def __init__(
@@ -33,9 +34,13 @@ class ReplayEngine(CountingEngine):
         super().__init__(id=id, model=model, window_tokens=window_tokens, concurrency=concurrency)
         self.source = episodes
         self._calls: dict[str, list[Mapping[str, Json]]] = {}
+        self._exact = True
 
     async def start(self) -> None:
         """Read the recorded replies."""
+        if (self.source.parent / MANIFEST).is_file():  # bare episodes can be played back too
+            sessions = read_manifest(self.source.parent).get("sessions", ())
+            self._exact = all(session["engine"].get("prompt_counts", "exact") == "exact" for session in sessions)
         self._calls = {record["task"]: record["calls"] for record in read_episodes(self.source)}
 
     async def close(self) -> None:
@@ -53,7 +58,7 @@ class ReplayEngine(CountingEngine):
         if len(recorded) < request.number:
             raise EngineError(f"{request.episode}: call {request.number} was not recorded in {self.source.parent}")
         call = recorded[request.number - 1]
-        if call["prompt_tokens"] != prompt_tokens:
+        if self._exact and call["prompt_tokens"] != prompt_tokens:
             raise EngineError(
                 f"{request.episode}: call {request.number} had {call['prompt_tokens']} prompt tokens "
                 f"in {self.source.parent} and has {prompt_tokens} now: another config or code version"
@@ -61,7 +66,7 @@ class ReplayEngine(CountingEngine):
         return Reply(
             text=call["text"],
             finish=call["finish"],
-            prompt_tokens=prompt_tokens,
+            prompt_tokens=call["prompt_tokens"],
             completion_tokens=call["completion_tokens"],
             cached_tokens=call["cached_tokens"],
             latency_s=call["latency_s"],
