@@ -46,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger figures bench audit-paper serving cache-policy overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger figures notebooks bench audit-paper serving cache-policy overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -142,6 +142,12 @@ cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what 
 
 figures: core ## draw all figures from the runs there are
 	$(PY) -m analysis.figures --runs '$(RUNS)'
+
+notebooks: core ## the notebooks of analysis/notebooks as executed .ipynb and HTML, on the runs there are
+	$(PIP) --editable '.[notebooks]'
+	@mkdir -p results/notebooks; status=0; for path in analysis/notebooks/*.py; do name=$$(basename $$path .py); \
+	ARCBENCH_RUNS='$(CURDIR)/$(RUNS)' ARCBENCH_OUT='$(CURDIR)/results/notebooks' $(PY) -m jupytext --quiet --to ipynb --execute --output results/notebooks/$$name.ipynb $$path \
+	&& $(PY) -m jupyter nbconvert --log-level ERROR --to html results/notebooks/$$name.ipynb || status=$$?; done; exit $$status
 
 bench: core ## what the harness itself costs per call, per episode and per record (ARGS="--inspect PYTHON" beside inspect_ai)
 	$(PY) scripts/bench.py $(ARGS)
