@@ -143,7 +143,7 @@ OTHERS = [f"{word} harness.delivery=no_context" if word.endswith("official") els
 OTHERS += [f"engine={name}" for name in choices("engine") if name not in ("vllm", "server", "replay")]
 REAL = [name for name in choices("model") if name not in ("scripted", "served")]
 OTHERS += [f"engine={engine} model={name} budget=tiny" for engine in ("vllm", "server") for name in REAL]
-OTHERS += ["engine=server engine.api=chat model=served"]
+OTHERS += ["engine=server engine.api=chat engine.served_model=m model=served"]
 
 
 @pytest.mark.parametrize("word", OTHERS)

@@ -23,9 +23,7 @@ TEXT = "```\nls\n```"
 class Server:
     """An OpenAI-compatible server. ``next`` are what the coming calls meet, in order; after that all is well."""
 
-    def __init__(
-        self, *next: str, window: int | None = 2048, models: tuple[str, ...] = ("m",), counts: int = 0
-    ) -> None:
+    def __init__(self, *next: str, window: object = 2048, models: tuple[str, ...] = ("m",), counts: int = 0) -> None:
         self.next = deque(next)
         self.window = window
         self.models = models
@@ -127,6 +125,8 @@ def test_a_prompt_goes_out_as_the_ids_that_were_counted() -> None:
     assert {key: body[key] for key in ("temperature", "top_p", "top_k", "min_p")} == {
         "temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.0,
     }  # fmt: skip
+    # left out, a vLLM server takes these from the model's generation_config.json
+    assert (body["repetition_penalty"], body["presence_penalty"], body["frequency_penalty"]) == (1, 0, 0)
 
 
 def test_thinking_has_its_own_sampling_and_seeds_can_be_left_out() -> None:
@@ -152,6 +152,23 @@ def test_constraints_are_sent_but_not_into_thoughts() -> None:
 
 def test_cached_tokens_are_as_reported() -> None:
     assert one_call(Server("cached")).cached_tokens == 5
+
+
+def test_each_cell_starts_with_a_prefix_cache_that_knows_nothing_of_the_cell_before() -> None:
+    server = Server()
+
+    async def use(engine: ServerEngine) -> None:
+        for _ in range(2):
+            await engine.complete(request())
+        await engine.start()  # as the runner does with a living engine, for the next cell
+        await engine.complete(request())
+
+    with_server(server, use)
+    first, second, third = (body["cache_salt"] for body in server.bodies)
+    assert first == second != third
+    other = Server()
+    chat(other)
+    assert "cache_salt" not in other.bodies[0]  # another server may refuse a field that it does not know
 
 
 def test_an_episode_has_one_session_and_another_has_another() -> None:
@@ -194,8 +211,11 @@ def test_another_count_than_ours_is_an_error() -> None:
 # --------------------------------------------------------------------------------------------- chat
 
 
+CHAT = {"api": "chat", "model": conf("model/served"), "served_model": "m"}
+
+
 def chat(server: Server, **changes: Any) -> Reply:
-    return one_call(server, api="chat", model=conf("model/served"), **changes)
+    return one_call(server, **CHAT, **changes)
 
 
 def test_any_other_server_is_asked_with_messages() -> None:
@@ -211,7 +231,7 @@ def test_the_manifest_says_that_its_counts_are_estimates() -> None:
     async def described(engine: ServerEngine) -> Any:
         return engine.describe()
 
-    found = with_server(Server(window=None), described, api="chat", model=conf("model/served"))
+    found = with_server(Server(window=None), described, **CHAT)
     assert found["prompt_counts"].startswith("estimated")
     exact = with_server(Server(), described)
     assert (exact["prompt_counts"], exact["server_window_tokens"]) == ("exact", 2048)
@@ -224,10 +244,7 @@ def test_a_chat_reply_without_content_is_empty() -> None:
 
 def test_a_schema_goes_as_a_response_format() -> None:
     server = Server(window=None)
-    with_server(
-        server, lambda engine: engine.complete(request(schema={"type": "object"})), api="chat",
-        model=conf("model/served"),
-    )  # fmt: skip
+    with_server(server, lambda engine: engine.complete(request(schema={"type": "object"})), **CHAT)
     assert server.bodies[0]["response_format"]["json_schema"]["schema"] == {"type": "object"}
 
 
@@ -328,9 +345,47 @@ def test_the_key_is_sent_and_stands_nowhere(monkeypatch: pytest.MonkeyPatch) -> 
     assert "sk-secret" not in error + described
 
 
-def test_a_key_that_is_not_set_gets_one_line() -> None:
-    with pytest.raises(ConfigError, match="engine.key_env=NO_SUCH_KEY: this environment variable is not set"):
-        make("http://localhost:1/v1", key_env="NO_SUCH_KEY")
+@pytest.mark.parametrize("value", [" sk-secret\n", "sk-secret"])
+def test_blanks_around_a_key_are_no_part_of_it(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("SOME_KEY", value)
+    server = Server()
+    one_call(server, key_env="SOME_KEY")
+    assert server.headers[0]["Authorization"] == "Bearer sk-secret"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "engine.key_env=SOME_KEY: this environment variable is not set"),
+        ("  ", "engine.key_env=SOME_KEY: this environment variable is not set"),
+        ("sk-sec\nret", "engine.key_env=SOME_KEY: this environment variable holds no key"),
+        ("sk-sécret", "engine.key_env=SOME_KEY: this environment variable holds no key"),
+    ],
+)
+def test_a_variable_without_a_key_gets_one_line(monkeypatch: pytest.MonkeyPatch, value: str | None, said: str) -> None:
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SOME_KEY", value)
+    with pytest.raises(ConfigError, match=said) as raised:
+        make("http://localhost:1/v1", key_env="SOME_KEY")
+    assert "sk" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"key_env": "sk-secret"},
+        {"key_env": "hf_secret"},
+        {"url": "http://me:sk-secret@localhost:1/v1"},
+        {"url": "http://sk-secret@localhost:99999/v1"},
+        {"url": "http://localhost:1/v1?key=sk-secret"},
+        {"url": "http://localhost:1/v1#sk-secret"},
+    ],
+)
+def test_a_key_where_it_would_be_recorded_is_refused_and_not_repeated(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"engine.{next(iter(changes))}.*: must ") as raised:
+        make(**({"url": "http://localhost:1/v1"} | changes))
+    assert "secret" not in str(raised.value)
 
 
 # --------------------------------------------------------------------------------------- bad input
@@ -343,7 +398,8 @@ def test_a_key_that_is_not_set_gets_one_line() -> None:
         (Server(), {"served_model": "x"}, "engine.served_model=x: .* serves m"),
         (Server(window=1024), {}, "budget.window_tokens=2048: m at .* takes at most 1024"),
         (Server(window=None), {}, "engine.api=ids: .* use engine.api=chat"),
-        (Server("html"), {}, "engine.url=.*: an answer that is no JSON: <html>"),
+        (Server(window="2048"), {}, "engine.api=ids: .* use engine.api=chat"),
+        (Server("html"), {}, "engine.url=.*: an answer that is no JSON: <html>.*; must be the address"),
     ],
 )
 def test_a_server_that_does_not_fit_is_refused_in_one_line(server: Server, changes: dict[str, Any], said: str) -> None:
@@ -357,6 +413,11 @@ def test_a_server_that_does_not_fit_is_refused_in_one_line(server: Server, chang
     [
         ({"api": "grpc"}, "engine.api=grpc: must be one of ids, chat"),
         ({"url": "localhost:8000"}, "engine.url=localhost:8000: must be an address"),
+        ({"url": "http://localhost:99999/v1"}, "engine.url=http://localhost:99999/v1: must be an address"),
+        ({"url": "http://"}, "engine.url=http://: must be an address"),
+        ({"url": None}, "engine.url=None: must be an address"),
+        ({"api": "chat", "model": conf("model/served")}, "engine.served_model=null: engine.api=chat needs the name"),
+        ({"connect_s": 0}, "engine.connect_s=0: must be a number above 0"),
         ({"retries": -1}, "engine.retries=-1"),
         ({"backoff_s": [1]}, "engine.backoff_s="),
         ({"backoff_s": [0, 1]}, "engine.backoff_s=0: must be a number above 0"),
@@ -366,7 +427,10 @@ def test_a_server_that_does_not_fit_is_refused_in_one_line(server: Server, chang
         ({"session_header": 5}, "engine.session_header=5: must be a name, or null"),
         ({"model": conf("model/scripted")}, "engine=server model=scripted: not a language model"),
         ({"model": conf("model/served")}, "engine.api=ids model=served"),
-        ({"model": conf("model/smollm2-135m"), "api": "chat"}, "model.constrain_replies=true needs engine.api=ids"),
+        (
+            {"model": conf("model/smollm2-135m"), "api": "chat", "served_model": "m"},
+            "model.constrain_replies=true needs engine.api=ids",
+        ),
     ],
 )
 def test_bad_arguments_get_one_line(changes: dict[str, Any], said: str) -> None:
@@ -374,18 +438,37 @@ def test_bad_arguments_get_one_line(changes: dict[str, Any], said: str) -> None:
         make(**({"url": "http://localhost:1/v1"} | changes))
 
 
+async def started(url: str, **changes: Any) -> None:
+    engine = make(url, **changes)
+    try:
+        await engine.start()
+    finally:
+        await engine.close()
+
+
 def test_a_server_that_is_not_there_gets_one_line() -> None:
-    engine = make("http://127.0.0.1:9/v1")
-
-    async def start() -> None:
-        try:
-            await engine.start()
-        finally:
-            await engine.close()
-
-    with pytest.raises(ConfigError, match=r"engine.url=http://127.0.0.1:9/v1: .*ClientConnectorError") as raised:
-        asyncio.run(start())
+    with pytest.raises(ConfigError, match=r"engine.url=http://127.0.0.1:9/v1: ClientConnectorError.*must be") as raised:
+        asyncio.run(started("http://127.0.0.1:9/v1"))
     assert "\n" not in str(raised.value)
+
+
+def test_an_address_without_its_path_gets_one_line() -> None:
+    async def play() -> None:
+        async with TestServer(Server().app) as running:
+            await started(str(running.make_url("/")))
+
+    with pytest.raises(ConfigError, match=r"engine.url=.*: status 404: .*such as http://localhost:8000/v1, its key"):
+        asyncio.run(play())
+
+
+def test_a_server_that_never_answers_is_not_waited_for_as_long_as_for_a_reply() -> None:
+    async def play() -> None:
+        silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        async with silent:
+            await started(f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/v1", connect_s=0.2, timeout_s=60)
+
+    with pytest.raises(ConfigError, match=r"engine.url=.*: no answer within engine.connect_s=0.2; must be the address"):
+        asyncio.run(play())
 
 
 def test_it_is_a_choice_of_the_command_line(tmp_path: Path) -> None:

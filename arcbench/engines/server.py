@@ -12,8 +12,11 @@ import asyncio
 import hashlib
 import os
 import random
+import re
+import secrets
 import time
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
@@ -26,6 +29,8 @@ from arcbench.types import ConfigError, EngineError, Json, Reply, Request
 IDS, CHAT = APIS = ("ids", "chat")
 PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
 """Statuses after which the same call may go better."""
+# Said outright, since a vLLM server fills what is left out from the model's generation_config.json.
+_NEUTRAL = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 _SHOWN_CHARS = 300
 
 
@@ -47,6 +52,7 @@ class ServerEngine(CountingEngine):
         session_header: str | None,
         per_request_seed: bool,
         timeout_s: float,
+        connect_s: float,
         retries: int,
         backoff_s: Sequence[float],
         summary_bound: None = None,
@@ -63,9 +69,9 @@ class ServerEngine(CountingEngine):
             raise ConfigError(f"engine.api=ids model={model['id']}: its tokens are not known; use engine.api=chat")
         if api == CHAT and model["constrain_replies"]:
             raise ConfigError(f"engine.api=chat model={model['id']}: model.constrain_replies=true needs engine.api=ids")
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-            raise ConfigError(f"engine.url={url}: must be an address such as http://localhost:8000/v1")
-        for key, value in (("served_model", served_model), ("key_env", key_env), ("session_header", session_header)):
+        if api == CHAT and served_model is None:  # else runs of two models would go on in one folder
+            raise ConfigError("engine.served_model=null: engine.api=chat needs the name of the model at its server")
+        for key, value in (("served_model", served_model), ("session_header", session_header)):
             if value is not None and (not isinstance(value, str) or not value):
                 raise ConfigError(f"engine.{key}={value}: must be a name, or null")
         if not isinstance(per_request_seed, bool):
@@ -73,40 +79,36 @@ class ServerEngine(CountingEngine):
         if not isinstance(backoff_s, list | tuple) or len(backoff_s) != 2:
             raise ConfigError(f"engine.backoff_s={backoff_s}: must be the first and the longest wait, such as [1, 60]")
         super().__init__(id=id, model=model, window_tokens=window_tokens, concurrency=concurrency, keep_ids=api == IDS)
-        self.url = url.rstrip("/")
+        self.url = _address(url)
         self.api = api
         self.served_model = served_model
         self.timeout_s = above("engine.timeout_s", timeout_s, 0)
+        self._connect_s = above("engine.connect_s", connect_s, 0)
         self._config = model
         self._seed = seed
         self._per_request_seed = per_request_seed
         self._retries = whole("engine.retries", retries, 0)
         self._first_wait_s, self._longest_wait_s = (above("engine.backoff_s", wait, 0) for wait in backoff_s)
         self._session_header = session_header
-        self._key = self._key_of(key_env)
+        self._key_env = key_env
+        self._key = _key_of(key_env)
+        self._salt = ""
         self._http: aiohttp.ClientSession | None = None
         self._facts: dict[str, Json] = {}
-
-    @staticmethod
-    def _key_of(name: str | None) -> str | None:
-        if name is None:
-            return None
-        key = os.environ.get(name)
-        if not key:
-            raise ConfigError(f"engine.key_env={name}: this environment variable is not set; set it to the key")
-        return key
 
     # ------------------------------------------------------------------------------------- start
 
     async def start(self) -> None:
         """Ask the server which models it has and how large their window is, and compare its chat template with our
-        rendering where it offers that. Raises :class:`ConfigError` in one line."""
+        rendering where it offers that. Prompts sent before have no part in what the prefix cache serves from now on.
+        Raises :class:`ConfigError` in one line."""
+        self._salt = secrets.token_hex(16)
         if self._http is not None:
             return
         self._http = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             connector=aiohttp.TCPConnector(limit=self.concurrency),
-            timeout=aiohttp.ClientTimeout(total=None),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
         )
         try:
             await self._meet()
@@ -116,13 +118,16 @@ class ServerEngine(CountingEngine):
 
     async def _meet(self) -> None:
         try:
-            # once: nobody wants to wait for an address that is wrong
-            served = await self._ask("GET", f"{self.url}/models", None, {}, tries=1)
+            # once, and not for long: nobody wants to wait for an address that is wrong
+            async with asyncio.timeout(self._connect_s):
+                served = await self._ask("GET", f"{self.url}/models", None, {}, tries=1)
             models = {str(each["id"]): each for each in served["data"]}
         except EngineError as fault:
-            raise ConfigError(f"engine.url={self.url}: {fault}") from None
+            raise self._no_such_server(str(fault)) from None
+        except TimeoutError:
+            raise self._no_such_server(f"no answer within engine.connect_s={self._connect_s:g}") from None
         except (LookupError, TypeError):
-            raise ConfigError(f"engine.url={self.url}: /models did not answer with a list of models") from None
+            raise self._no_such_server("/models did not answer with a list of models") from None
         if self.served_model is None and len(models) == 1:
             (self.served_model,) = models
         if self.served_model not in models:
@@ -130,16 +135,22 @@ class ServerEngine(CountingEngine):
                 f"engine.served_model={self.served_model}: {self.url} serves {', '.join(sorted(models)) or 'nothing'}"
             )
         window = models[self.served_model].get("max_model_len")
-        if window is None and self.api == IDS:
+        if not isinstance(window, int) and self.api == IDS:
             raise ConfigError(
                 f"engine.api=ids: {self.url} does not say the window of {self.served_model}, so it is no vLLM server; "
                 "use engine.api=chat"
             )
-        if window is not None and window < self.window_tokens:
+        if isinstance(window, int) and window < self.window_tokens:
             raise ConfigError(
                 f"budget.window_tokens={self.window_tokens}: {self.served_model} at {self.url} takes at most {window}"
             )
         self._facts = {"server_window_tokens": window, "template_checked": await self._template_is_ours()}
+
+    def _no_such_server(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"engine.url={self.url}: {why.removeprefix('engine=server: ')}; must be the address below which a server "
+            f"answers /models, such as http://localhost:8000/v1, its key (if any) in engine.key_env={self._key_env}"
+        )
 
     async def _template_is_ours(self) -> bool:
         """Whether the server rendered our probes to our ids; false where it cannot be asked. Raises
@@ -210,6 +221,8 @@ class ServerEngine(CountingEngine):
             "prompt": self.chat.encode(request.messages, thinking=request.thinking),
             "max_tokens": request.max_tokens,
             "add_special_tokens": False,
+            "cache_salt": self._salt,
+            **_NEUTRAL,
         }
         if not request.thinking:  # a constraint would hold from the first token on, so also inside the thoughts
             if request.schema is not None:
@@ -311,6 +324,37 @@ class ServerEngine(CountingEngine):
             text = text.replace(self._key, "<key>")
         line = " ".join(text.split())
         return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}..."
+
+
+def _address(url: object) -> str:
+    """The server's address. Raises :class:`ConfigError`, in which no secret is repeated."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError
+    except ValueError:  # of urlsplit too: such as a port that is none
+        shown = "..." if "@" in str(url) else url
+        raise ConfigError(f"engine.url={shown}: must be an address such as http://localhost:8000/v1") from None
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(
+            f"engine.url={parts.scheme}://...{parts.path}: must have no user, password, query or fragment, since it is "
+            "recorded; a key goes into the environment variable that engine.key_env names"
+        )
+    return parts.geturl().rstrip("/")
+
+
+def _key_of(name: object) -> str | None:
+    """The key in that environment variable. Raises :class:`ConfigError`, in which no key is repeated."""
+    if name is None:
+        return None
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+        raise ConfigError("engine.key_env: must be null or the name, in capitals, of the variable that holds the key")
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise ConfigError(f"engine.key_env={name}: this environment variable is not set; set it to the key")
+    if not re.fullmatch("[!-~]+", key):
+        raise ConfigError(f"engine.key_env={name}: this environment variable holds no key: printable ASCII, no spaces")
+    return key
 
 
 def _seconds(retry_after: str | None) -> float | None:
