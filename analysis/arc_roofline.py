@@ -83,7 +83,7 @@ def _costs(
         its = calls[calls["run_dir"].isin(row.get("run_dirs", ()))]
         if its.empty:
             continue
-        model = _model_of(spec, row)
+        model = model_of(spec, row)
         try:
             facts = ModelFacts.read(model)
         except ConfigError as fault:
@@ -102,7 +102,7 @@ def _costs(
     return pd.concat(found, ignore_index=True) if found else empty, said
 
 
-def _model_of(spec: Spec, row: Row) -> str:
+def model_of(spec: Spec, row: Row) -> str:
     """Whose architecture is charged: the model's, and for the scripted reader that of the model whose budget it had."""
     of_budget = {budget: model for model, budget in spec.models.items()}
     return str(of_budget.get(row["budget"], row["model"]) if row["engine"] == SCRIPTED else row["model"])
@@ -112,9 +112,12 @@ def _means(row: Row, costs: pd.DataFrame) -> Row:
     """Means over the episodes of a row; none where there is no episode."""
     its = costs[costs["run_dir"].isin(row.get("run_dirs", ()))]
     made: Row = {"n_episodes": len(its) if "run_dirs" in row else None}
-    if its.empty:
-        return made
-    return made | {
+    return made if its.empty else made | means(its)
+
+
+def means(its: pd.DataFrame) -> Row:
+    """Means of the roofline's columns over episodes, named as the paper's tables name them."""
+    return {
         "t_total_s": its["total_s"].mean(),
         "t_decode_s": its["decode_s"].mean(),
         "t_prefill_s": its["prefill_s"].mean(),

@@ -7,7 +7,7 @@ order, those without a run among them: what a table lacks is a row of its own an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,14 @@ def runs_of(spec: Spec, runs: pd.DataFrame, *, scripted: bool) -> pd.DataFrame:
     labels = settings_of(pd.DataFrame([run | config for run, config in zip(mine, shared, strict=True)])) if mine else []
     labelled = [run | {"shared": label} for run, label in zip(mine, labels, strict=True)]
     return pd.DataFrame(labelled, columns=[*runs.columns, "point", "shared"])
+
+
+def beside_paper(spec: Spec, runs: pd.DataFrame) -> frozenset[str]:
+    """The folders of the runs that the paper's figures stand beside, whatever their seed."""
+    of_any_seed = replace(spec, seeds=tuple(runs["seed"]))
+    mine = runs_of(of_any_seed, runs, scripted=False)
+    budgets = mine["model"].map(dict(spec.models))
+    return frozenset(mine.loc[(mine["profile"] == spec.profiles[0]) & (mine["budget"] == budgets), "run_dir"])
 
 
 def strays(spec: Spec, runs: pd.DataFrame, *, scripted: bool) -> Iterator[str]:

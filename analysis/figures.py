@@ -15,18 +15,20 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import ledger, plot
-from analysis.accuracy import accuracy, kinds, reason_names
+from analysis import declared, figures_cost, ledger, plot
+from analysis.accuracy import kinds, reason_names
+from analysis.declared import Spec
 from analysis.ledger_facts import IN_VIEW
 from analysis.reference import Reference
-from analysis.rows import records_of
+from analysis.rows import records_of, settings_apart
 from arcbench.records import RunError
 from arcbench.types import ConfigError
 
 PLACES: Mapping[str, str] = {"in view": "#0072B2", "reachable": "#56B4E9", "lost": "#D55E00", "not read yet": "#BBBBBB"}
 """Where a fact can be, and its colour; they also part in brightness."""
-_PROFILE_OF_PAPER = "paper"
-_KEY = ("model", "budget", "profile", "recall", "method", "variant")
+RECALL_TABLES: Mapping[str, str] = {"needle": "arc_table07", "longbench_v2_hard": "arc_table08"}
+"""The paper's tables of the recall budget, by benchmark."""
+_KEY = ("model", "budget", "profile", "recall", "shared", "method", "variant", "own")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,18 +49,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def draw(found: ledger.Ledger, folder: Path) -> Iterator[Path]:
     """All figures of all benchmarks, for models and for the scripted engine apart."""
-    for kind, harness, runs in kinds(found.runs):
+    for kind, harness, of_kind in kinds(found.runs):
         name = f"{harness}_{kind}"
+        runs = settings_apart(of_kind)
         its = found.episodes[found.episodes["run_dir"].isin(runs["run_dir"])]
-        rows = accuracy(runs, its)
+        calls = found.calls[found.calls["run_dir"].isin(runs["run_dir"])]
+        rows = figures_cost.priced(harness, runs, its, calls)
         yield from accuracies(rows, folder / f"accuracy_{name}")
         yield from reasons(rows, folder / f"no_answer_{name}")
-        yield from by_recall(rows, runs, folder / f"recall_{name}", paper=kind != "mechanism")
-        calls = found.calls[found.calls["run_dir"].isin(runs["run_dir"])]
+        yield from by_recall(rows, runs, folder / f"recall_{name}")
         yield from visible_tokens(rows, runs, calls, found.compactions, folder / f"visible_{name}")
         facts = found.fact_calls[found.fact_calls["run_dir"].isin(runs["run_dir"])] if len(found.fact_calls) else None
         if facts is not None and len(facts):
             yield from where_facts_are(rows, runs, facts, folder / f"facts_{name}")
+        yield from figures_cost.traffic(rows, folder / f"traffic_{name}")
+        yield from figures_cost.bars(rows, folder / f"roofline_{name}")
 
 
 # -------------------------------------------------------------------------------------------- bars
@@ -67,19 +72,20 @@ def draw(found: ledger.Ledger, folder: Path) -> Iterator[Path]:
 def accuracies(rows: pd.DataFrame, stem: Path) -> list[Path]:
     """Accuracy over planned tasks by method, a panel for each model, budget, profile and recall point; whiskers are
     Wilson's 95 % interval where tasks do not repeat over seeds."""
-    panels = _panels(rows)
+    panels = plot.panels(rows)
     if not panels:
         return []
-    figure, axes = _grid(len(panels), height=0.32 * max(len(its) for its in panels.values()) + 1.2)
+    figure, axes, most = plot.bar_panels(panels)
     for axis, (title, its) in zip(axes, panels.items(), strict=False):
         for i, row in enumerate(its):
             look = plot.look(row["method"])
             axis.barh(i, row["accuracy_pct"], color=look["color"], height=0.7)
             low, high = row["wilson95_low_pct"], row["wilson95_high_pct"]
+            axis.annotate(f"{row['accuracy_pct']:.1f}", (1.01, i), xycoords=("axes fraction", "data"), va="center",
+                          fontsize=8)  # fmt: skip
             if not pd.isna(low):
                 axis.plot([low, high], [i, i], color="0.4", linewidth=1.5, solid_capstyle="butt")
-        axis.set_yticks(range(len(its)), [_label(row) for row in its], fontsize=8)
-        axis.invert_yaxis()
+        plot.bar_rows(axis, its, most)
         axis.set_xlim(0, 100)
         axis.set_xlabel("correct, % of planned tasks")
         axis.set_title(title, fontsize=9)
@@ -88,14 +94,14 @@ def accuracies(rows: pd.DataFrame, stem: Path) -> list[Path]:
 
 def reasons(rows: pd.DataFrame, stem: Path) -> list[Path]:
     """How episodes ended: correct, wrong, and without an answer by reason, as shares of those planned."""
-    panels = _panels(rows)
+    panels = plot.panels(rows)
     names = reason_names(rows)
     if not panels or not any(rows[name].sum() for name in names):
         return []
     shown = [name for name in names if rows[name].sum()]
     parts = [("n_success", "correct"), ("n_wrong", "wrong"), *((n, n.removeprefix("n_no_answer_")) for n in shown),
              ("n_error", "error"), ("n_missing", "missing")]  # fmt: skip
-    figure, axes = _grid(len(panels), height=0.32 * max(len(its) for its in panels.values()) + 1.2)
+    figure, axes, most = plot.bar_panels(panels)
     for axis, (title, its) in zip(axes, panels.items(), strict=False):
         for i, row in enumerate(its):
             left = 0.0
@@ -103,8 +109,7 @@ def reasons(rows: pd.DataFrame, stem: Path) -> list[Path]:
                 share = 100 * row[column] / row["n_planned"] if row["n_planned"] else 0.0
                 axis.barh(i, share, left=left, height=0.7, **_fill(k))
                 left += share
-        axis.set_yticks(range(len(its)), [_label(row) for row in its], fontsize=8)
-        axis.invert_yaxis()
+        plot.bar_rows(axis, its, most)
         axis.set_xlim(0, 100)
         axis.set_xlabel("% of planned tasks")
         axis.set_title(title, fontsize=9)
@@ -124,33 +129,34 @@ def _fill(k: int) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------- lines
 
 
-def by_recall(rows: pd.DataFrame, runs: pd.DataFrame, stem: Path, *, paper: bool) -> list[Path]:
+def by_recall(rows: pd.DataFrame, runs: pd.DataFrame, stem: Path) -> list[Path]:
     """Accuracy against the recall budget, a line a method, a panel for each model, budget and profile; the paper's
     points of Tables 7 and 8 are hollow, beside its own models and profile. Nothing where the budget was not swept."""
     budgets = {run["recall"]: run["config"].get("budget.recall_budget_chars") for run in records_of(runs)}
-    rows = rows[(rows["setting"] == "") | rows["setting"].isna()]
     rows = rows.assign(
         chars=pd.Series([budgets.get(recall) for recall in rows["recall"]], index=rows.index, dtype=float)
     )
     rows = rows.dropna(subset=["chars"])
     panels: dict[str, list[dict[str, Any]]] = {}
     for row in records_of(rows):
-        panels.setdefault(f"{row['model']}, {row['budget']}, {row['profile']}", []).append(row)
+        panels.setdefault(plot.title(row, ("model", "budget", "profile")), []).append(row)
     panels = {title: its for title, its in panels.items() if len({row["chars"] for row in its}) > 1}
     if not panels:
         return []
-    figure, axes = _grid(len(panels), height=3.6)
+    figure, axes = plot.grid(len(panels), height=3.6)
     for axis, (title, its) in zip(axes, panels.items(), strict=False):
+        ticks = {row["chars"] / 1000 for row in its}
         for method, label, lines in _lines(its):
             points = sorted((row["chars"] / 1000, row["accuracy_pct"]) for row in lines)
             axis.plot(*zip(*points, strict=True), label=label, **plot.look(method))
-            published = _published(lines[0]) if paper else []
+            published = _published(lines, runs)
             if published:
+                ticks |= {chars for chars, _ in published}
                 look = plot.look(method)
                 axis.plot(*zip(*published, strict=True), linestyle="none", marker=look["marker"], markersize=9,
                           markerfacecolor="none", markeredgecolor=look["color"])  # fmt: skip
         axis.set_xscale("log", base=2)
-        axis.set_xticks(sorted({row["chars"] / 1000 for row in its}), labels=None)
+        axis.set_xticks(sorted(ticks), labels=None)
         axis.xaxis.set_major_formatter("{x:g}")
         axis.set_xlabel("recall budget, thousand characters")
         axis.set_ylabel("correct, %")
@@ -161,14 +167,17 @@ def by_recall(rows: pd.DataFrame, runs: pd.DataFrame, stem: Path, *, paper: bool
     return plot.save(figure, stem)
 
 
-def _published(row: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """The paper's points of a method, in thousand characters and percent."""
-    table = {"needle": "arc_table07", "longbench_v2_hard": "arc_table08"}.get(row["benchmark"])
-    profile = _PROFILE_OF_PAPER if row["benchmark"] == "needle" else "files"
-    if table is None or row["profile"] != profile:
+def _published(lines: Sequence[Mapping[str, Any]], runs: pd.DataFrame) -> list[tuple[float, float]]:
+    """The paper's points of a method, in thousand characters and percent; none unless all runs of the line are what
+    the paper's table is of."""
+    table = RECALL_TABLES.get(lines[0]["benchmark"])
+    if table is None:
+        return []
+    spec = Spec.read(declared.FOLDER / f"{table}.yaml")
+    if not declared.beside_paper(spec, runs).issuperset(folder for row in lines for folder in row["run_dirs"]):
         return []
     its = Reference().table(table)
-    its = its[(its["model"] == row["model"]) & (its["method"] == row["method"])]
+    its = its[(its["model"] == lines[0]["model"]) & (its["method"] == lines[0]["method"])]
     return [(float(k), float(a)) for k, a in zip(its["recall_budget_kchars"], its["accuracy_pct"], strict=True)]
 
 
@@ -185,17 +194,15 @@ def visible_tokens(
     agent = agent.join(named, on="run_dir")
     done = compactions[(compactions["outcome"] == "done") & compactions["run_dir"].isin(runs["run_dir"])]
     done = done.drop_duplicates(["run_dir", "task", "before_call"])
-    panels: dict[str, list[tuple[tuple[str, ...], pd.DataFrame]]] = {}
+    panels: dict[str, list[tuple[dict[str, str], pd.DataFrame]]] = {}
     for key, line in _in_order(rows, agent):
-        panels.setdefault(" ".join(part for part in key[:4] if part), []).append((key, line))
-    figure, axes = _grid(len(panels), height=3.6)
+        panels.setdefault(plot.title(key), []).append((key, line))
+    figure, axes = plot.grid(len(panels), height=3.6)
     for axis, (title, its) in zip(axes, panels.items(), strict=False):
         for key, line in its:
-            method, variant = key[4:]
             mean = line.groupby("call")["prompt_tokens"].mean()
-            label = f"{method} ({variant})" if variant else method
-            look = plot.look(method) | {"marker": ""}
-            axis.plot(mean.index, mean, label=label, **look)
+            look = plot.look(key["method"]) | {"marker": ""}
+            axis.plot(mean.index, mean, label=plot.label(key), **look)
             own = done[done["run_dir"].isin(line["run_dir"])]
             often = own.groupby("before_call").size() / line.groupby(["run_dir", "task"]).ngroups
             at = [call for call in often[often >= 0.5].index if call in mean.index]
@@ -205,7 +212,7 @@ def visible_tokens(
         axis.set_ylabel("prompt tokens, mean")
         axis.set_ylim(bottom=0)
         axis.set_title(title, fontsize=9)
-    _legend(figure, axes)
+    plot.legend(figure, axes)
     return plot.save(figure, stem)
 
 
@@ -214,12 +221,12 @@ def where_facts_are(rows: pd.DataFrame, runs: pd.DataFrame, fact_calls: pd.DataF
     its = fact_calls.join(_names(runs), on="run_dir")
     its["place"] = its["state"].map(_place_of)
     groups = _in_order(rows, its)
-    figure, axes = _grid(len(groups), height=2.0, wide=3.2)
+    figure, axes = plot.grid(len(groups), height=2.0, wide=3.2)
     for axis, (key, group) in zip(axes, groups, strict=False):
         shares = group.groupby("call")["place"].value_counts(normalize=True).unstack().fillna(0.0)
         shares = shares.reindex(columns=list(PLACES), fill_value=0.0)
         axis.stackplot(shares.index, *(100 * shares[name] for name in PLACES), colors=list(PLACES.values()), step="mid")
-        axis.set_title(f"{' '.join(key[4:])}\n{' '.join(key[:4])}", fontsize=7)
+        axis.set_title(f"{plot.label(key)}\n{plot.title(key)}", fontsize=7)
         axis.xaxis.set_major_locator(_whole_numbers())
         axis.set_ylim(0, 100)
         axis.set_xlim(shares.index.min(), shares.index.max())
@@ -242,26 +249,17 @@ def _place_of(state: str) -> str:
 # ------------------------------------------------------------------------------------------- shared
 
 
-def _panels(rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """The rows of tables that belong together, by what they share, methods in their usual order."""
-    panels: dict[str, list[dict[str, Any]]] = {}
-    for row in records_of(rows):
-        if row["n_run"]:
-            title = " ".join(str(row[key]) for key in ("model", "budget", "profile", "recall") if row[key])
-            panels.setdefault(title, []).append(row)
-    return panels
-
-
 def _names(runs: pd.DataFrame) -> pd.DataFrame:
     """What a run is called by in a figure, by its folder."""
     return runs.set_index("run_dir")[list(_KEY)].astype(object).where(runs.set_index("run_dir")[list(_KEY)].notna(), "")
 
 
-def _in_order(rows: pd.DataFrame, named: pd.DataFrame) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
+def _in_order(rows: pd.DataFrame, named: pd.DataFrame) -> list[tuple[dict[str, str], pd.DataFrame]]:
     """The groups of one name, in the order of the tables' rows."""
     order = {tuple(row[key] for key in _KEY): i for i, row in reversed(list(enumerate(records_of(rows))))}
     groups = [(tuple(map(str, key)), group) for key, group in named.groupby(list(_KEY), sort=False)]
-    return sorted(groups, key=lambda item: order.get(item[0], len(order)))
+    groups.sort(key=lambda item: order.get(item[0], len(order)))
+    return [(dict(zip(_KEY, key, strict=True)), group) for key, group in groups]
 
 
 def _whole_numbers() -> Any:
@@ -270,35 +268,11 @@ def _whole_numbers() -> Any:
     return MaxNLocator(integer=True)
 
 
-def _label(row: Mapping[str, Any]) -> str:
-    own = ", ".join(part for part in (row["variant"], row["setting"]) if part)
-    return f"{row['method']} ({own})" if own else str(row["method"])
-
-
 def _lines(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, list[dict[str, Any]]]]:
     lines: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        lines.setdefault((row["method"], _label(row)), []).append(row)
+        lines.setdefault((row["method"], plot.label(row)), []).append(row)
     return [(method, label, its) for (method, label), its in lines.items()]
-
-
-def _grid(count: int, *, height: float, wide: float = 4.6) -> tuple[Any, list[Any]]:
-    """A figure with so many panels, at most three in a row."""
-    columns = min(3, count)
-    lines = -(-count // columns)
-    figure, axes = plot.pyplot().subplots(
-        lines, columns, figsize=(wide * columns + 1.6, height * lines), layout="constrained", squeeze=False
-    )
-    flat = list(axes.flat)
-    for axis in flat[count:]:
-        axis.set_visible(False)
-    return figure, flat[:count]
-
-
-def _legend(figure: Any, axes: Sequence[Any]) -> None:
-    """One legend for all panels, each name once."""
-    named = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(named.values(), named.keys(), loc="outside right center", fontsize=8)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import pandas as pd
@@ -44,6 +44,8 @@ _NO_SETTING = ("seed", "n_tasks", "order", "concurrency", "results_dir", "run_di
 # Keys that say how hard the tasks and how tight the budget were: shown on every row when they differ between methods.
 _SHARED_KEYS = ("harness.", "budget.", "recall.")
 _LONGEST_VALUE_CHARS = 40
+# Groups of keys that are no method's own.
+_COMMON = ("harness.", "budget.", "recall.", "engine.", "model.")
 
 
 def records_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -71,9 +73,37 @@ def settings_of(runs: pd.DataFrame) -> list[str]:
         shared = {k: v for k, v in config.items() if k.startswith(_SHARED_KEYS)}
         by_block.setdefault(key[: len(BLOCK)], []).append(shared)
     varying = sorted({name for group in (*by_key.values(), *by_block.values()) for name in differing(group)})
-    last_parts = [name.rpartition(".")[2] for name in varying]
-    labels = {n: last if last_parts.count(last) == 1 else n for n, last in zip(varying, last_parts, strict=True)}
-    return [", ".join(f"{labels[name]}={config[name]}" for name in varying if name in config) for config in configs]
+    labels = _labels(varying, configs)
+    return [
+        ", ".join(f"{label}={config[name]}" for name, label in labels.items() if name in config) for config in configs
+    ]
+
+
+def _labels(varying: Iterable[str], configs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What each key is called: its last part where that is enough. Keys of one last part that have the same values
+    everywhere (one is taken from the other) are said once."""
+    by_last: dict[str, list[str]] = {}
+    for name in varying:
+        by_last.setdefault(name.rpartition(".")[2], []).append(name)
+    labels: dict[str, str] = {}
+    for last, names in by_last.items():
+        same = all(len({config.get(name) for name in names}) == 1 for config in configs)
+        labels |= {names[0]: last} if same else {name: name for name in names}
+    return labels
+
+
+def settings_apart(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with what :func:`settings_of` says of each in two columns: ``shared``, what methods have in common
+    (harness, budget, engine, model), and ``own``, the method's."""
+
+    def some(config: Mapping[str, Any], common: bool) -> dict[str, Any]:
+        return {k: v for k, v in config.items() if k.startswith(_COMMON) == common or k == "digest_ignores"}
+
+    shared, own = (
+        settings_of(runs.assign(config=runs["config"].map(lambda config, common=common: some(config, common))))
+        for common in (True, False)
+    )
+    return runs.assign(shared=shared, own=own)
 
 
 def differing(configs: Iterable[Mapping[str, str]]) -> set[str]:
