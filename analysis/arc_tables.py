@@ -88,9 +88,8 @@ def write(specs: Sequence[Spec], read: Frames, given: Given, folder: Path, *, sh
             if show:
                 print(render.markdown(sheet))
             print(f"wrote {', '.join(map(str, render.write(sheet, folder)))}")
-    for name, page in ((INDEX, index(folder)), (PAGE, html(folder))):
-        (folder / name).write_text(page, "utf-8")
-        print(f"wrote {folder / name}")
+    for path in write_index(folder):
+        print(f"wrote {path}")
 
 
 def sheets(spec: Spec, read: Frames, given: Given) -> Iterator[Sheet]:
@@ -115,6 +114,14 @@ def sheets(spec: Spec, read: Frames, given: Given) -> Iterator[Sheet]:
 
 
 # ------------------------------------------------------------------------------------------ index
+
+
+def write_index(folder: Path) -> Iterator[Path]:
+    """Write both pages of the index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in ((INDEX, index(folder)), (PAGE, html(folder))):
+        (folder / name).write_text(page, "utf-8")
+        yield folder / name
 
 
 def index(folder: Path) -> str:

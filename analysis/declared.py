@@ -270,9 +270,13 @@ def lacking(spec: Spec, rows: Iterable[Mapping[str, Any]], *, scripted: bool) ->
             continue
         which = "any" if len(missing) == len(its) else f"{len(missing)} of {len(its)}"
         named = "" if len(missing) == len(its) else f" ({_named(spec, missing)})"
-        command = f"make {spec.name}" + ("" if scripted else f" ENGINE=vllm MODEL={model}")
-        where = f", on an {spec.device}" if spec.device else ""
-        yield f"{model}: no run for {which} of the cells{named}. To make them: {command}{where}."
+        yield f"{model}: no run for {which} of the cells{named}. To make them: {command(spec, model, scripted)}."
+
+
+def command(spec: Spec, model: str, scripted: bool) -> str:
+    """What plays the cells of a model that a table lacks."""
+    where = f", on an {spec.device}" if spec.device else ""
+    return f"make {spec.name}" + ("" if scripted else f" ENGINE=vllm MODEL={model}") + where
 
 
 def _named(spec: Spec, missing: Iterable[Mapping[str, Any]]) -> str:

@@ -1,8 +1,9 @@
-"""Figures over all runs: ``python -m analysis.figures [--runs DIR] [--figures DIR]``.
+"""Figures over all runs: ``python -m analysis.figures [--runs DIR] [--tables DIR]``.
 
 Each is one function that takes frames and a path and returns the files it wrote (SVG and PNG), none where the runs have
 nothing to show in it. Colours, line styles and markers of a method are the same in all of them. Runs of the scripted
-engine are drawn apart from models, as in the tables. Exit status 2, with one line on standard error, for bad input.
+engine are drawn apart from models, as in the tables. They go to the folder ``figures`` beside the tables, and the
+tables' ``index.html`` shows them. Exit status 2, with one line on standard error, for bad input.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import declared, figures_cost, ledger, plot
+from analysis import arc_tables, declared, figures_cost, ledger, plot
 from analysis.accuracy import kinds, reason_names
 from analysis.declared import Spec
 from analysis.ledger_facts import IN_VIEW
@@ -35,11 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m analysis.figures", description="Figures over all runs.")
     parser.add_argument("--runs", type=Path, default=Path("results/runs"), help="folder below which all runs are read")
-    parser.add_argument("--figures", type=Path, default=Path("results/figures"), help="folder that they go to")
+    parser.add_argument("--tables", type=Path, default=Path("results/tables"), help="folder with the tables' index")
     args = parser.parse_args(argv)
     try:
         found = ledger.read(args.runs)
-        for path in draw(found, args.figures):
+        for path in draw(found, args.tables.parent / arc_tables.FIGURES.name):
+            print(f"wrote {path}")
+        for path in arc_tables.write_index(args.tables):
             print(f"wrote {path}")
     except (ConfigError, RunError, OSError) as fault:
         print(" ".join(str(fault).split("\n")), file=sys.stderr)

@@ -36,6 +36,10 @@ class RunError(RuntimeError):
     """A run folder that cannot be used: one line that names it and says what to do."""
 
 
+class NoRunsError(RunError):
+    """A folder without a run."""
+
+
 # --------------------------------------------------------------------------------------- identity
 
 
@@ -371,8 +375,8 @@ class Run:
 
 
 def runs_below(root: Path | str) -> Iterator[Run]:
-    """The run folders below ``root``, in order of their paths. Raises :class:`RunError` when there is none, or
-    when one is damaged or has episodes and no manifest or no config."""
+    """The run folders below ``root``, in order of their paths. Raises :class:`NoRunsError` when there is none, and
+    :class:`RunError` when one is damaged or has episodes and no manifest or no config."""
     root = Path(root)
     found = False
     for folder in sorted({path.parent for name in (CONFIG, EPISODES) for path in root.rglob(name)}):
@@ -382,7 +386,7 @@ def runs_below(root: Path | str) -> Iterator[Run]:
         found = True
         yield Run(folder, read_manifest(folder), read_config(folder))
     if not found:
-        raise RunError(f"{root}: no runs here; make some with `make reproduce-tables` or `python -m arcbench`")
+        raise NoRunsError(f"{root}: no runs here; make some with `make reproduce-tables` or `python -m arcbench`")
 
 
 def load(root: Path | str, take: Callable[[Run, Sequence[Part]], dict[str, Columns]] = Run.take) -> Frames:

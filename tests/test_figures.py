@@ -19,7 +19,7 @@ from arcbench.records import load
 
 def drawn(tmp_path: Path) -> dict[str, str]:
     """The SVGs by name."""
-    assert figures.main(["--runs", str(tmp_path / "runs"), "--figures", str(tmp_path / "figures")]) == 0
+    assert figures.main(["--runs", str(tmp_path / "runs"), "--tables", str(tmp_path / "tables")]) == 0
     return {path.stem: path.read_text("utf-8") for path in (tmp_path / "figures").glob("*.svg")}
 
 
@@ -32,6 +32,14 @@ def widths(svg: str, colour: str) -> list[float]:
     """Widths of the bars of a colour, in points."""
     found = re.findall(rf'<path d="M ([\d.]+) [\d.]+ \nL ([\d.]+) [^"]*"[^>]*style="fill: {colour}', svg)
     return [float(right) - float(left) for left, right in found]
+
+
+def test_the_tables_index_shows_every_figure(tmp_path):
+    play(tmp_path, "cn", method="arc")
+    shown = set(drawn(tmp_path))
+    found = re.findall(r'<img src="([^"]+)"', (tmp_path / "tables/index.html").read_text("utf-8"))
+    assert {Path(name).stem for name in found} == shown
+    assert all((tmp_path / "tables" / name).is_file() for name in found)
 
 
 def test_bars_are_as_long_as_the_accuracies(tmp_path):
@@ -151,7 +159,7 @@ def test_files_are_the_same_bytes_each_time(tmp_path):
 
 
 def test_without_runs_there_is_one_line(tmp_path, capsys):
-    assert figures.main(["--runs", str(tmp_path), "--figures", str(tmp_path / "figures")]) == 2
+    assert figures.main(["--runs", str(tmp_path), "--tables", str(tmp_path / "tables")]) == 2
     error = capsys.readouterr().err
     assert "no runs here" in error
     assert error.count("\n") == 1

@@ -34,6 +34,7 @@ ALLOWED: list[tuple[str, tuple[str, ...]]] = [
     ("analysis.perception", (CORE, "arcbench.records", "arcbench.runner", "analysis")),
     ("analysis.episode", (CORE, "arcbench.records", "arcbench.transcript")),
     ("analysis.probe", (CORE, "arcbench.checks", "arcbench.text", "arcbench.vista.dashboard", "analysis")),
+    ("analysis.status", (CORE, "arcbench.records", "arcbench.cells", "analysis")),
     ("analysis.snapshots", (CORE, "arcbench.records", "arcbench.text", "arcbench.vista.dashboard")),
     ("analysis", (CORE, "arcbench.records", "arcbench.checks")),
     ("scripts", OURS),
