@@ -22,7 +22,7 @@ from analysis.declared import Spec
 from analysis.ledger_facts import IN_VIEW
 from analysis.reference import Reference
 from analysis.rows import records_of, settings_apart
-from arcbench.records import RunError
+from arcbench.records import Frames, RunError
 from arcbench.types import ConfigError
 
 PLACES: Mapping[str, str] = {"in view": "#0072B2", "reachable": "#56B4E9", "lost": "#D55E00", "not read yet": "#BBBBBB"}
@@ -52,12 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def draw(found: ledger.Ledger, folder: Path) -> Iterator[Path]:
     """All figures of all benchmarks, for models and for the scripted engine apart."""
-    for kind, harness, of_kind in kinds(found.runs):
-        name = f"{harness}_{kind}"
-        runs = settings_apart(of_kind)
-        its = found.episodes[found.episodes["run_dir"].isin(runs["run_dir"])]
+    for name, runs, rows in benchmarks(found):
         calls = found.calls[found.calls["run_dir"].isin(runs["run_dir"])]
-        rows = figures_cost.priced(harness, runs, its, calls)
         yield from accuracies(rows, folder / f"accuracy_{name}")
         yield from reasons(rows, folder / f"no_answer_{name}")
         yield from by_recall(rows, runs, folder / f"recall_{name}")
@@ -67,6 +63,15 @@ def draw(found: ledger.Ledger, folder: Path) -> Iterator[Path]:
             yield from where_facts_are(rows, runs, facts, folder / f"facts_{name}")
         yield from figures_cost.traffic(rows, folder / f"traffic_{name}")
         yield from figures_cost.bars(rows, folder / f"roofline_{name}")
+
+
+def benchmarks(read: Frames | ledger.Ledger) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """What figures are drawn of: for each benchmark, models and the scripted engine apart, its name, its runs and the
+    rows of its table, as :func:`analysis.figures_cost.priced` makes them. Raises as that."""
+    for kind, harness, of_kind in kinds(read.runs):
+        runs = settings_apart(of_kind)
+        its, calls = (each[each["run_dir"].isin(runs["run_dir"])] for each in (read.episodes, read.calls))
+        yield f"{harness}_{kind}", runs, figures_cost.priced(harness, runs, its, calls)
 
 
 # -------------------------------------------------------------------------------------------- bars

@@ -53,6 +53,21 @@ def save(figure: Any, stem: Path) -> list[Path]:
     return paths
 
 
+def show(paths: Sequence[Path], otherwise: str = "nothing to draw here") -> None:
+    """The picture of a figure that was saved in a notebook; its files' names everywhere else."""
+    try:
+        from IPython import get_ipython
+        from IPython.display import Image, display
+    except ImportError:
+        get_ipython = None
+    for path in paths:
+        print(path)
+        if get_ipython is not None and get_ipython() is not None and path.suffix == ".png":
+            display(Image(filename=path))
+    if not paths:
+        print(otherwise)
+
+
 def panels(rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """The rows that belong together, by what they share, methods in their usual order. Rows have the columns of
     :func:`analysis.accuracy.accuracy` and of :func:`analysis.rows.settings_apart`."""

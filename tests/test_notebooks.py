@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import longbench
 import pytest
 
 from analysis import frames
@@ -24,6 +25,14 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=240)
 
 
+def printed(path: Path, runs: Path, out: Path) -> str:
+    """What a notebook prints when it is run as a script."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ARCBENCH_RUNS": str(runs), "ARCBENCH_OUT": str(out)}
+    done = subprocess.run([sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
@@ -34,18 +43,37 @@ def runs(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_its_first_cell_to_its_last(runs, tmp_path, path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ARCBENCH_RUNS": str(runs), "ARCBENCH_OUT": str(tmp_path)}
-    done = subprocess.run([sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    said = {
-        "tour": ["exact p", "arc alone 0, sliding_window alone 0, both 0, of 2", "accuracy_needle_mechanism.svg"],
+    expected = {
+        "tour": ["exact p", "sliding_window alone 0, vista alone 2, both 0, of 2", "accuracy_needle_mechanism.svg"],
         "recall_budget": ["recall_needle_mechanism.svg", "92.5"],
         "why_episodes_fail": ["The fact left the view at compaction 1, before call 5", "cat secrets.txt", "and wrote"],
         "vista_events": ["dashboard_tokens", "%"],
         "audit": ["inconsistent", "79/86/91"],
     }[path.stem]
-    for text in said:
-        assert text in done.stdout, text
+    said = printed(path, runs, tmp_path)
+    for text in expected:
+        assert text in said, text
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("documents")
+    rows = longbench.written(folder, *(longbench.row(i) for i in range(2)))
+    words = ["method=full_context,sliding_window", "harness=longbench_v2_hard", f"harness.data_files={rows}"]
+    assert command("-m", "arcbench", "-m", *words, f"results_dir={folder / 'runs'}").returncode == 0
+    return folder / "runs"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_over_long_documents_too(documents, tmp_path, path):
+    expected = {
+        "tour": "accuracy_longbench_v2_hard_mechanism.svg",
+        "why_episodes_fail": "--- and wrote ---",
+        "recall_budget": "the recall budget was not swept here",
+        "vista_events": "no run of vista here",
+        "audit": "inconsistent",
+    }
+    assert expected[path.stem] in printed(path, documents, tmp_path)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

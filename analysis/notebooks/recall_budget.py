@@ -7,7 +7,7 @@
 import os
 from pathlib import Path
 
-from analysis import accuracy, figures, frames
+from analysis import figures, frames, plot
 from analysis.reference import Reference
 
 RUNS = Path(os.environ.get("ARCBENCH_RUNS", "results/runs"))
@@ -15,12 +15,11 @@ OUT = Path(os.environ.get("ARCBENCH_OUT", "results/notebooks"))
 read = frames.load(RUNS)
 
 # %%
-for kind, harness, runs in accuracy.kinds(read.runs):
-    its = read.episodes[read.episodes["run_dir"].isin(runs["run_dir"])]
-    rows = accuracy.accuracy(runs, its)
-    print(rows.pivot_table(index=["method", "variant"], columns="recall", values="accuracy_pct", sort=False))
-    drawn = figures.by_recall(rows, runs, OUT / f"recall_{harness}_{kind}", paper=kind != "mechanism")
-    print(*(drawn or ["the recall budget was not swept here"]), sep="\n")
+for name, runs, rows in figures.benchmarks(read):
+    index = ["model", "budget", "profile", "shared", "method", "variant", "own"]
+    index = [key for key in index if key == "method" or rows[key].nunique() > 1]
+    print(rows.pivot_table(index=index, columns="recall", values="accuracy_pct", sort=False).to_string())
+    plot.show(figures.by_recall(rows, runs, OUT / f"recall_{name}"), "the recall budget was not swept here")
 
 # %% [markdown]
 # ## What the paper has

@@ -6,7 +6,7 @@
 import os
 from pathlib import Path
 
-from analysis import accuracy, figures, frames, paired, render
+from analysis import accuracy, figures, figures_cost, frames, paired, plot, render
 from analysis.paired import Item
 
 RUNS = Path(os.environ.get("ARCBENCH_RUNS", "results/runs"))
@@ -30,31 +30,41 @@ for sheet in accuracy.sheets(read.runs, read.episodes):
 
 # %% [markdown]
 # ## Two methods on the same tasks
-# Which tasks only one of them got right, McNemar's exact test (two-sided), and the test that holds where a task stands
-# under several seeds.
+# The worst and the best row under one setting, on the tasks that both have: which tasks only one of them got right,
+# McNemar's exact test (two-sided), and the test that holds where a task stands under several seeds.
+# `python -m analysis.compare` does this for any two sets of runs.
 
 # %%
-first, second = read.runs["method"].drop_duplicates().iloc[:2]
+name, runs, rows = next(figures.benchmarks(read))
+ranked = rows[rows["n_run"] > 0].sort_values("accuracy_pct", kind="stable")
+groups = [group for _, group in ranked.groupby(["model", "budget", "profile", "recall", "shared"], sort=False)]
+pair = next((group.iloc[[0, -1]] for group in groups if len(group) > 1), None)
 
 
-def items(method):
-    """Right or not, task by task."""
-    its = read.episodes[(read.episodes["method"] == method) & (read.episodes["outcome"] != "error")]
-    its = its[its["run_dir"] == its["run_dir"].iloc[0]]
-    return [Item(row.task, row.outcome == "correct", row.seed, None) for row in its.itertuples()]
+def items(run_dirs, tasks=None):
+    """Right or not, task by task, of those that ended without an error."""
+    its = read.episodes[read.episodes["run_dir"].isin(run_dirs) & (read.episodes["outcome"] != "error")]
+    both = its if tasks is None else its[its["task"].isin(tasks)]
+    return [Item(row.task, row.outcome == "correct", row.seed, None) for row in both.itertuples()]
 
 
-pairs = paired.pair(items(first), items(second), names=(first, second))
-counts = pairs.counts()
-print(f"{first} alone {counts.n_a_only}, {second} alone {counts.n_b_only}, both {counts.n_both}, of {counts.n}")
-print(
-    "exact p", paired.exact_two_sided(counts).printed(), "sign-flip p", paired.sign_flip(pairs.by_cluster()).printed()
-)
+if pair is None:
+    print("no two methods were run under one setting")
+else:
+    first, second = (plot.label(row) for row in pair.to_dict("records"))
+    a, b = pair["run_dirs"]
+    common = {item.id for item in items(a)} & {item.id for item in items(b)}
+    pairs = paired.pair(items(a, common), items(b, common), names=(first, second))
+    counts = pairs.counts()
+    print(f"{first} alone {counts.n_a_only}, {second} alone {counts.n_b_only}, both {counts.n_both}, of {counts.n}")
+    print("exact p", paired.exact_two_sided(counts).printed())
+    print("sign-flip p", paired.sign_flip(pairs.by_cluster()).printed())
 
 # %% [markdown]
 # ## A figure
+# `make figures` draws all of them.
 
 # %%
-for kind, harness, runs in accuracy.kinds(read.runs):
-    its = read.episodes[read.episodes["run_dir"].isin(runs["run_dir"])]
-    print(*figures.accuracies(accuracy.accuracy(runs, its), OUT / f"accuracy_{harness}_{kind}"), sep="\n")
+for name, _, rows in figures.benchmarks(read):
+    plot.show(figures.accuracies(rows, OUT / f"accuracy_{name}"))
+    plot.show(figures_cost.traffic(rows, OUT / f"traffic_{name}"))

@@ -6,31 +6,38 @@
 import os
 from pathlib import Path
 
+import pandas as pd
+
 from analysis import ledger
 from analysis.episode import episode
 
 RUNS = Path(os.environ.get("ARCBENCH_RUNS", "results/runs"))
 read = ledger.read(RUNS)
-facts = read.facts.merge(read.runs[["run_dir", "method", "variant"]], on="run_dir")
-print(facts.groupby(["method", "cause"], dropna=False).size().unstack(fill_value=0))
+named = read.runs[["run_dir", "harness", "method", "variant"]].fillna("")
+ends = pd.concat([read.facts, read.pages]).merge(named, on="run_dir")  # tasks that ask for a fact, and for a document
+print(ends.groupby(["harness", "method", "variant", "cause"], dropna=False).size().unstack(fill_value=0).to_string())
 
 # %% [markdown]
 # ## Where the needed fact was
-# Of a method's episodes, at each agent call.
+# Of a method's episodes, at each agent call; of a long document, where its pages were when the agent answered.
 
 # %%
-calls = read.fact_calls.merge(read.runs[["run_dir", "method"]], on="run_dir")
-print(
-    calls.groupby(["method", "call"])["state"].agg(lambda states: states.value_counts().index[0]).unstack().to_string()
-)
+if len(read.facts):
+    calls = read.fact_calls.merge(named, on="run_dir")
+    most = calls.groupby(["method", "variant", "call"])["state"].agg(lambda states: states.value_counts().index[0])
+    print(most.unstack().to_string())
+if len(read.pages):
+    pages = read.pages.merge(named, on="run_dir")
+    states = [name for name in pages if name.startswith("last_")]
+    print(pages.groupby(["harness", "method", "variant"])[states].mean().to_string())
 
 # %% [markdown]
 # ## One that lost it
 # The first episode whose fact was lost, or else the first that failed.
 
 # %%
-lost = facts[facts["cause"] == "lost"]
-failed = lost if len(lost) else facts[facts["outcome"] != "correct"]
+lost = ends[ends["cause"] == "lost"]
+failed = lost if len(lost) else ends[ends["outcome"] != "correct"]
 one = None
 if len(failed):
     row = failed.iloc[0]
@@ -44,8 +51,8 @@ if len(failed):
 # %%
 if one is not None:
     print(one.compactions.to_string())
-    left = row["left_compaction"]
-    if left == left and left is not None:
+    left = row.get("left_compaction")
+    if pd.notna(left):
         print(f"\nThe fact left the view at compaction {int(left)}, before call {int(row['left_call'])}:")
         for place, fate, text in one.taken_out(int(left) - 1):
             print(f"  {place} {fate}: {text[:100]!r}")
