@@ -1,11 +1,11 @@
 """What ARC itself costs in tokens: ``python -m analysis.overhead [--runs results/runs] [--tables results/tables]``.
 
-From the records alone. Writes three sheets and a figure:
+From the records alone. Writes three sheets:
 
 - ``overhead_<harness>``: per episode, the prompt tokens of all agent calls by what they were spent on (the
   task, turns as they happened, the method's own text such as citations and summaries, recalled bodies, catalog
   pages), and per compaction what was taken out and what stands for it;
-- ``overhead_growth_<harness>``: the visible view by call (also as ``.svg`` and ``.png``);
+- ``overhead_growth_<harness>``: the visible view by call (``analysis.figures`` draws it);
 - ``overhead_stubs_<harness>``: how many observations it takes until bare citations alone fill a window, for the
   methods that keep every citation in view (ARC, Proposition 9).
 """
@@ -49,8 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(render.markdown(sheet))
                 for path in render.write(sheet, args.tables):
                     print(f"wrote {path}")
-            for path in draw_growth(sheets[1].data, args.tables / sheets[1].name):
-                print(f"wrote {path}")
     except (RunError, OSError) as fault:
         print(" ".join(str(fault).split("\n")), file=sys.stderr)
         return 2
@@ -235,44 +233,6 @@ def stubs(compactions: pd.DataFrame) -> Sheet:
         text_columns=frozenset(KEY),
         notes=("A method that keeps its catalog outside the prompt (arc_paged) has no such number.",),
     )
-
-
-def draw_growth(data: pd.DataFrame, stem: Path) -> list[Path]:
-    """The growth sheet as a figure: one panel per budget, one line per method."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-    from matplotlib.ticker import MaxNLocator
-
-    data = data.assign(variant=data["variant"].astype(object).where(data["variant"].notna(), ""))
-    data = data[data["profile"] == sorted(set(data["profile"]), key=str)[-1]]
-    data = data[data["recall"] == ("16k_8k" if "16k_8k" in set(data["recall"]) else data["recall"].iloc[0])]
-    budgets = sorted(set(data["budget"]))
-    figure, axes = plt.subplots(1, len(budgets), figsize=(5.2 * len(budgets), 3.8), squeeze=False)
-    colours = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#7F7F7F")
-    styles = ("-", "--", "-.", ":")
-    labels = sorted(set(zip(data["method"], data["variant"], strict=True)), key=lambda pair: place(pair[0]))
-    for axis, budget in zip(axes[0], budgets, strict=True):
-        for i, (method, variant) in enumerate(labels):
-            line = data[(data["budget"] == budget) & (data["method"] == method) & (data["variant"] == variant)]
-            if len(line):
-                label = " ".join([str(method), f"({variant})" if variant else ""]).strip()
-                style = styles[i % len(styles)]
-                axis.plot(line["call"], line["prompt_tokens_mean"], style, color=colours[i % 8], label=label)
-        axis.set_title(budget)
-        axis.set_xlabel("agent call")
-        axis.set_ylabel("prompt tokens, mean")
-        axis.set_ylim(bottom=0)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    handles, names = axes[0][0].get_legend_handles_labels()
-    figure.set_layout_engine("constrained")  # before the legend, which asks for its place outside the axes
-    figure.legend(handles, names, loc="outside right center", fontsize=8)
-    paths = [stem.with_suffix(f".{suffix}") for suffix in ("svg", "png")]
-    for path in paths:
-        figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return paths
 
 
 def _groups(frame: pd.DataFrame) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:

@@ -295,11 +295,28 @@ def composed(overrides: Sequence[str]) -> dict[str, Json]:
         raise ConfigError(explain_hydra(fault, overrides)) from None
 
 
+def overrides_of(words: Sequence[str]) -> list[str]:
+    """The overrides of a command line, without its options; ``--config-dir``, by which Hydra finds what stands
+    outside ``conf``, as the override that it comes to. Raises :class:`ConfigError` for a folder that is not there."""
+    found: list[str] = []
+    left = iter(words)
+    for word in left:
+        option, sign, value = word.partition("=")
+        if option in ("--config-dir", "-cd"):
+            folder = Path(value if sign else next(left, ""))
+            if not folder.is_dir():
+                raise ConfigError(f"{option}={folder}: no such folder")
+            found.append(f"hydra.searchpath=['file://{folder.absolute()}']")
+        elif not word.startswith("-"):
+            found.append(word)
+    return found
+
+
 def expanded(overrides: Sequence[str]) -> tuple[list[list[str]], list[str]]:
     """The cells of a command line, each as its overrides, and the words that are of no cell (Hydra's own). Raises
     :class:`ConfigError`."""
-    refuse_experiment_list(overrides)
-    words = [word for word in overrides if not word.startswith("-")]
+    words = overrides_of(overrides)
+    refuse_experiment_list(words)
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
             parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
@@ -595,7 +612,8 @@ def choices(group: str) -> list[str]:
 def known_keys(words: Sequence[str]) -> list[str]:
     """Every dotted key of the config that the group choices among these words compose."""
     groups = set(GROUPS)
-    choices = [word for word in words if word.split("=")[0] in groups and "," not in word]
+    ours = {*groups, "hydra.searchpath"}
+    choices = [word for word in overrides_of(words) if word.split("=")[0] in ours and "," not in word]
     GlobalHydra.instance().clear()
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):

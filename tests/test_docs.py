@@ -36,7 +36,7 @@ def tree() -> dict[str, str]:
 
 
 def test_the_tree_names_every_source_file_and_no_other():
-    packages = ("arcbench", "baselines", "harness", "analysis", "scripts")
+    packages = ("arcbench", "baselines", "harness", "analysis", "examples", "scripts")
     source = {str(path.relative_to(ROOT)) for package in packages for path in (ROOT / package).rglob("*.py")}
     source = {path for path in source if not path.endswith("__init__.py")}
     groups = {f"conf/{path.name}/" for path in (ROOT / "conf").iterdir() if path.is_dir() and any(path.glob("*.yaml"))}

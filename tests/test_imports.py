@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-OURS = ("arcbench", "baselines", "harness", "analysis", "scripts")
+OURS = ("arcbench", "baselines", "harness", "analysis", "examples", "scripts")
 PURE = ("arcbench.text", "arcbench.checks", "arcbench.parsing", "arcbench.recent", "arcbench.transcript")
 CORE = "arcbench.types"
 
@@ -31,6 +31,7 @@ ALLOWED: list[tuple[str, tuple[str, ...]]] = [
     ("arcbench", (CORE, *PURE)),
     ("baselines", (CORE, *PURE)),
     ("harness", (CORE, "arcbench.text", "arcbench.checks", "arcbench.parsing")),
+    ("examples", (CORE, *PURE, "harness")),
     ("analysis.perception", (CORE, "arcbench.records", "arcbench.runner", "analysis")),
     ("analysis.episode", (CORE, "arcbench.records", "arcbench.transcript")),
     ("analysis.probe", (CORE, "arcbench.checks", "arcbench.text", "arcbench.vista.dashboard", "analysis")),
