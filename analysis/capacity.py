@@ -46,8 +46,12 @@ _NAMES = ("profile", "budget", "recall", "method", "variant", "setting")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    if "--help" in words:
+        print(__doc__)
+        return 0
     try:
-        given = pairs_of(sys.argv[1:] if argv is None else argv)
+        given = pairs_of(words)
         named = {key: given.pop(key, None) for key in ("model", "hardware", "price_usd_per_gpu_hour")}
         runs, tables = (Path(str(given.pop(key, f"results/{key}"))) for key in ("runs", "tables"))
         for key, value in named.items():

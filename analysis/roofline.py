@@ -225,8 +225,12 @@ class Roofline:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    if "--help" in words:
+        print(__doc__)
+        return 0
     try:
-        given = pairs_of(sys.argv[1:] if argv is None else argv)
+        given = pairs_of(words)
         named = {key: given.pop(key, None) for key in ("model", "hardware", "context")}
         for key, value in named.items():
             if value is None:

@@ -40,6 +40,9 @@ class Planned:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the plan and return the exit status."""
     words = [word for word in (sys.argv[1:] if argv is None else argv) if word not in ("-m", "--multirun")]
+    if "--help" in words:
+        print(__doc__)
+        return DONE
     try:
         planned = list(plan(words))
     except ConfigError as fault:
@@ -109,7 +112,7 @@ def shown(planned: Sequence[Planned]) -> str:
             cells_ += [f"{each.owed:,}", "-" if estimate is None else f"{estimate:,}"]
         for key, cell in zip(rows, cells_, strict=True):
             rows[key].append(cell)
-    total = f"{len(planned)} cells, {owed:,} episodes owed, about {tokens:,} tokens"
+    total = f"{len(planned)} cell{'s' if len(planned) != 1 else ''}, {owed:,} episodes owed, about {tokens:,} tokens"
     if unknown:
         total += f", and those of {unknown} cells whose method has no finished episode yet"
     return f"{shared}{cells.table(rows, left=('cell',))}\n{total}"
