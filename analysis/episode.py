@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -15,12 +16,14 @@ from arcbench.records import EPISODES, FATES, read_episodes
 from arcbench.transcript import content_of
 from arcbench.types import ConfigError, Json
 
+Billed = Literal["agent", "method"]
 _SHOWN_CHARS = 400
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One record. Calls are numbered from 1, agent's and method's together."""
+    """One record. Calls are numbered from 1, those of the agent and those of its method apart, as turns, compactions
+    and the ledger number the agent's."""
 
     record: Mapping[str, Json]
 
@@ -28,23 +31,29 @@ class Episode:
         record = self.record
         why = f" ({record['reason']})" if record["reason"] else ""
         done = sum(row["outcome"] == "done" for row in record["compactions"])
-        return f"{record['task']}: {record['outcome']}{why}, {len(record['calls'])} calls, {done} compactions"
+        counts = f"{len(self._of('agent'))} calls, {done} compactions"
+        if own := len(self._of("method")):
+            counts += f", {own} calls of the method's own"
+        return f"{record['task']}: {record['outcome']}{why}, {counts}"
 
-    def prompt(self, call: int, *, most_chars: int | None = _SHOWN_CHARS) -> str:
+    def prompt(self, call: int, *, billed: Billed = "agent", most_chars: int | None = _SHOWN_CHARS) -> str:
         """What the model was sent at a call, message by message; long ones shortened unless ``most_chars=None``.
-        Raises :class:`ConfigError` for a call that was not made."""
+        ``billed="method"`` counts the method's own calls instead. Raises :class:`ConfigError` for a call that was not
+        made."""
+        sent = [self.record["messages"][index] for index in self._call(call, billed)["messages"]]
         return "\n".join(
             f"[{message['role']}, {message['tokens']} tokens]\n{self._shortened(message, most_chars)}"
-            for message in self._sent(call)
+            for message in sent
         )
 
-    def reply(self, call: int) -> str:
+    def reply(self, call: int, *, billed: Billed = "agent") -> str:
         """What the model wrote at a call, thoughts included."""
-        return str(self._call(call)["text"])
+        return str(self._call(call, billed)["text"])
 
     @property
     def calls(self) -> pd.DataFrame:
-        """A row a call: who asked, prompt and reply tokens, those served from the cache, how it ended."""
+        """A row a call in order of time, ``number`` over all: who asked, prompt and reply tokens, those served from the
+        cache, how it ended."""
         columns = ("number", "billed", "prompt_tokens", "cached_tokens", "completion_tokens", "finish", "latency_s")
         return pd.DataFrame([{key: call[key] for key in columns} for call in self.record["calls"]], columns=columns)
 
@@ -78,15 +87,14 @@ class Episode:
                 message = self.record["messages"][self.record["turns"][int(turn)][part]]
                 yield place, fate, self._shortened(message, None)
 
-    def _call(self, number: int) -> Mapping[str, Json]:
-        calls = self.record["calls"]
-        if not 1 <= number <= len(calls):
-            raise ConfigError(f"call={number}: {self.record['task']} has {len(calls)} calls, from 1")
-        found: Mapping[str, Json] = calls[number - 1]
-        return found
+    def _of(self, billed: Billed) -> list[Mapping[str, Json]]:
+        return [call for call in self.record["calls"] if call["billed"] == billed]
 
-    def _sent(self, call: int) -> list[Mapping[str, Json]]:
-        return [self.record["messages"][index] for index in self._call(call)["messages"]]
+    def _call(self, number: int, billed: Billed) -> Mapping[str, Json]:
+        calls = self._of(billed)
+        if not 1 <= number <= len(calls):
+            raise ConfigError(f"call={number}: {self.record['task']} has {len(calls)} calls of the {billed}, from 1")
+        return calls[number - 1]
 
     @staticmethod
     def _shortened(message: Mapping[str, Json], most_chars: int | None) -> str:

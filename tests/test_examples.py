@@ -66,6 +66,14 @@ def test_the_commands_on_the_page_run(tmp_path):
         assert done.returncode == 0, (line, done.stderr)
 
 
+def test_the_page_s_look_at_an_episode(runs):
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.S | re.M)
+    done = command("-c", block.replace('"results/runs"', repr(str(runs / "needle"))))
+    assert done.returncode == 0, done.stderr
+    assert "no_answer (gave_up), 18 calls, 3 compactions" in done.stdout
+    assert "[The answer to `cat secrets.txt` (4" in done.stdout
+
+
 # ------------------------------------------------------------------------------------------ the method
 
 

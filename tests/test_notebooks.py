@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,13 +47,29 @@ def test_a_notebook_runs_from_its_first_cell_to_its_last(runs, tmp_path, path):
     expected = {
         "tour": ["exact p", "sliding_window alone 0, vista alone 2, both 0, of 2", "accuracy_needle_mechanism.svg"],
         "recall_budget": ["recall_needle_mechanism.svg", "92.5"],
-        "why_episodes_fail": ["The fact left the view at compaction 1, before call 5", "cat secrets.txt", "and wrote"],
+        "why_episodes_fail": [
+            "The fact left the view at compaction 1, before call 5",
+            "cat secrets.txt",
+            "the last reply",
+        ],
         "vista_events": ["dashboard_tokens", "%"],
         "audit": ["inconsistent", "79/86/91"],
     }[path.stem]
     said = printed(path, runs, tmp_path)
     for text in expected:
         assert text in said, text
+
+
+def test_the_readme_s_lines_lead_to_the_compaction_that_lost_the_fact(runs, tmp_path):
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.S | re.M)
+    assert block.count('"results/runs"') == 2
+    code = block.replace('"results/runs"', repr(str(runs))).rstrip("\n")
+    *before, last = code.split("\n")
+    done = command("-c", "\n".join([*before, f"print({last})"]))
+    assert done.returncode == 0, done.stderr
+    assert "no_answer (gave_up), 18 calls, 3 compactions" in done.stdout
+    assert "('0.result', " in done.stdout
+    assert "Your task: read one file" in done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +85,7 @@ def documents(tmp_path_factory) -> Path:
 def test_a_notebook_runs_over_long_documents_too(documents, tmp_path, path):
     expected = {
         "tour": "accuracy_longbench_v2_hard_mechanism.svg",
-        "why_episodes_fail": "--- and wrote ---",
+        "why_episodes_fail": "--- the last reply ---",
         "recall_budget": "the recall budget was not swept here",
         "vista_events": "no run of vista here",
         "audit": "inconsistent",
@@ -102,13 +119,26 @@ def test_an_episode_shows_any_prompt_as_the_model_saw_it(runs):
     assert list(one.calls["prompt_tokens"]) == [call["prompt_tokens"] for call in record["calls"]]
 
 
+def test_calls_are_numbered_as_the_compactions_and_the_ledger_number_them(tmp_path):
+    done = command("-m", "arcbench", "method=llm_summary", "harness.n_tasks=1", f"results_dir={tmp_path}")
+    assert done.returncode == 0
+    row = frames.load(tmp_path).episodes.iloc[0]
+    one = episode(row["run_dir"], row["task"])
+    (first, *_) = one.compactions["before_call"]
+    assert "Summary of them:" in one.prompt(first)
+    assert "Summary of them:" not in one.prompt(first - 1)
+    assert one.prompt(1, billed="method").startswith("[system")
+    assert "You compress the working memory" in one.prompt(1, billed="method")
+    assert str(one).endswith("18 calls, 3 compactions, 3 calls of the method's own")
+
+
 def test_what_is_not_there_is_named(runs):
     read = frames.load(runs)
     row = read.episodes.iloc[0]
     with pytest.raises(ConfigError, match="task=needle/42/999: no record of it in"):
         episode(row["run_dir"], "needle/42/999")
     one = episode(row["run_dir"], row["task"])
-    with pytest.raises(ConfigError, match="call=99: .* has .* calls, from 1"):
+    with pytest.raises(ConfigError, match="call=99: .* has .* calls of the agent, from 1"):
         one.prompt(99)
     with pytest.raises(ConfigError, match="compaction=99"):
         list(one.taken_out(99))

@@ -59,8 +59,10 @@ if one is not None:
 
 # %% [markdown]
 # ## What the model saw then
+# The prompt of the first call after that compaction, or else of the last one, and the last reply.
 
 # %%
 if one is not None:
-    print(one.prompt(len(one.calls)))
-    print("\n--- and wrote ---\n", one.reply(len(one.calls)))
+    last = int((one.calls["billed"] == "agent").sum())
+    print(one.prompt(int(row["left_call"]) if pd.notna(left) else last))
+    print("\n--- the last reply ---\n", one.reply(last))
