@@ -26,7 +26,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import render, settings
+from analysis import plot, render, settings
 from analysis.accuracy import accuracy
 from analysis.frames import load
 from analysis.render import DASH, Sheet, number
@@ -376,10 +376,6 @@ COLUMNS = 6
 
 def draw(found: pd.DataFrame, stem: Path) -> list[Path]:
     """A small panel for each method: accuracy with its interval against N, over the share of values in the prompt."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle
 
@@ -387,7 +383,7 @@ def draw(found: pd.DataFrame, stem: Path) -> list[Path]:
     panels = [group for _, group in found.groupby([*BLOCK, "method", "variant"], sort=False)]
     panels.sort(key=lambda group: group["method"].iloc[0] not in WITHOUT_RECOVERY)  # stable
     rows = math.ceil(len(panels) / COLUMNS)
-    figure, axes = plt.subplots(
+    figure, axes = plot.pyplot().subplots(
         rows, COLUMNS, figsize=(2.2 * COLUMNS, 2.05 * rows + 0.5), sharex=True, sharey=True, squeeze=False
     )
     ticks = sorted(set(found["facts"]))
@@ -427,11 +423,7 @@ def draw(found: pd.DataFrame, stem: Path) -> list[Path]:
     figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     figure.supxlabel("facts N, one of them asked for last", fontsize=9)
     figure.supylabel("%", fontsize=9)
-    paths = [stem.with_suffix(f".{suffix}") for suffix in ("svg", "png")]
-    for path in paths:
-        figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return paths
+    return plot.save(figure, stem)
 
 
 if __name__ == "__main__":

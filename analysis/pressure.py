@@ -22,7 +22,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from analysis import render
+from analysis import plot, render
 from analysis.accuracy import accuracy
 from analysis.frames import load
 from analysis.reference import Reference
@@ -326,25 +326,18 @@ def footprint_sheet(shown: Sequence[Footprint]) -> Sheet:
 
 # ----------------------------------------------------------------------------------------- figure
 
-COLOURS = ("#000000", "#E69F00", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F")
-LINES = ("-", "--", "-.", ":")
-MARKERS = "osD^vPX*"
 GROWTH = ("full_context", "arc", "vista")
 """Whose visible tokens by call are drawn: more lines could not be told apart."""
 
 
 def draw(found: pd.DataFrame, growth: pd.DataFrame, shown: Sequence[Footprint], stem: Path) -> list[Path]:
     """Accuracy over the window; visible tokens by call in the middle window; tokens of the dashboard over blocks."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
 
     found = found.assign(line=_line_names(found))
     growth = growth.assign(line=_line_names(growth))
     lines = list(dict.fromkeys(found.sort_values("method", key=lambda column: column.map(place))["line"]))
     windows = sorted(set(found["window"]))
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13.5, 4.2))
+    figure, (left, middle, right) = plot.pyplot().subplots(1, 3, figsize=(13.5, 4.2))
     figure.set_layout_engine("constrained")
     for i, name in enumerate(lines):
         # lines that run on top of each other are set off a little, so that each is seen
@@ -354,12 +347,14 @@ def draw(found: pd.DataFrame, growth: pd.DataFrame, shown: Sequence[Footprint], 
             own["window"] * shift, own["accuracy_pct"],
             yerr=[(own["accuracy_pct"] - own["wilson95_low_pct"]).clip(lower=0),
                   (own["wilson95_high_pct"] - own["accuracy_pct"]).clip(lower=0)],
-            color=COLOURS[i % 8], linestyle=LINES[i % 4], marker=MARKERS[i % 8], markersize=5, elinewidth=0.8,
-            label=name,
+            color=plot.COLOURS[i % 8], linestyle=plot.STYLES[i % 4], marker=plot.MARKERS[i % 8], markersize=5,
+            elinewidth=0.8, label=name,
         )  # fmt: skip
         if own["method"].iloc[0] in GROWTH and own["dashboard"].iloc[0] in ("", "full"):
             calls = growth[(growth["line"] == name) & (growth["window"] == windows[len(windows) // 2])]
-            middle.plot(calls["call"], calls["prompt_tokens"], LINES[i % 4], color=COLOURS[i % 8], linewidth=1.4)
+            middle.plot(
+                calls["call"], calls["prompt_tokens"], plot.STYLES[i % 4], color=plot.COLOURS[i % 8], linewidth=1.4
+            )
     left.set_xscale("log", base=2)
     left.set_xticks(windows, [f"{window // 1024}k" if window % 1024 == 0 else str(window) for window in windows])
     left.set_ylim(-4, 104)
@@ -378,7 +373,7 @@ def draw(found: pd.DataFrame, growth: pd.DataFrame, shown: Sequence[Footprint], 
     paper = Reference()
     at = paper.parameter("vista.dashboard.peak_footprint_tokens.at_blocks")
     tokens = paper.parameter("vista.dashboard.peak_footprint_tokens")
-    right.plot([at], [tokens], "*", color="#000000", markersize=10, label="the paper")
+    right.plot([at], [tokens], "*", color="black", markersize=10, label="the paper")
     right.set_xlabel("blocks")
     right.set_ylabel("tokens of the dashboard, mean")
     right.set_xlim(left=0)
@@ -389,11 +384,7 @@ def draw(found: pd.DataFrame, growth: pd.DataFrame, shown: Sequence[Footprint], 
         axis.set_axisbelow(True)
     handles, names = left.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower left", ncols=len(names), fontsize=8, frameon=False)
-    paths = [stem.with_suffix(f".{suffix}") for suffix in ("svg", "png")]
-    for path in paths:
-        figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return paths
+    return plot.save(figure, stem)
 
 
 def _line_names(frame: pd.DataFrame) -> list[str]:

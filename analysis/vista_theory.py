@@ -27,7 +27,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import render
+from analysis import plot, render
 from analysis.make_room import bits_at_stake, lower_bound
 from analysis.make_room_cells import Cell, Settings, ledger_cells, signal_cells
 from analysis.render import Sheet, number
@@ -160,14 +160,10 @@ def _verdicts(data: pd.DataFrame) -> pd.Series[str]:
 
 def draw(ledger: pd.DataFrame, signal: pd.DataFrame, stem: Path) -> list[Path]:
     """Above, Z against the ledger's bits for each n and kappa; below, content-only signals against sigma."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
 
     blocks, kappas = sorted(set(ledger["blocks"])), sorted(set(ledger["kappa"]))
-    colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-    figure = plt.figure(figsize=(max(9.0, 3.6 * len(blocks)), 2.7 * len(kappas) + 3.6), layout="constrained")
+    colours = (*plot.COLOURS[5:7], *plot.COLOURS[1:5])
+    figure = plot.pyplot().figure(figsize=(max(9.0, 3.6 * len(blocks)), 2.7 * len(kappas) + 3.6), layout="constrained")
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[2.7 * len(kappas) + 0.5, 3.1])[:, 0]
 
     panels = above.subplots(len(kappas), len(blocks), squeeze=False)
@@ -224,12 +220,7 @@ def draw(ledger: pd.DataFrame, signal: pd.DataFrame, stem: Path) -> list[Path]:
         axis.minorticks_off()
         axis.set_xlabel("σ, noise of ln(size)")
         axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
-    paths = [stem.with_suffix(f".{suffix}") for suffix in ("svg", "png")]
-    with matplotlib.rc_context({"svg.hashsalt": stem.name}):  # the same bytes each time
-        for path in paths:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(figure)
-    return paths
+    return plot.save(figure, stem)
 
 
 if __name__ == "__main__":
