@@ -64,6 +64,7 @@ def plan(words: Sequence[str]) -> Iterable[Planned]:
         try:
             if isinstance(config, ConfigError):
                 raise config
+            runner.factory(config["method"])
             tasks = _tasks(config, sizes)
             there = finished(runner.run_folder(config) / EPISODES)
         except ConfigError as fault:

@@ -19,6 +19,7 @@ from typing import Any, cast, get_args
 
 import hydra
 import orjson
+import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -41,6 +42,8 @@ from arcbench.records import RunError, RunFolder, digest, flatten
 from arcbench.types import Budget, ConfigError, Engine, Harness, Json, MethodFactory, Rules, Task
 
 ROOT = Path(__file__).resolve().parent.parent
+UNREADABLE = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError)
+"""What composing a config raises."""
 DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 """Exit statuses: all well; an episode or a cell ended in an error; bad input; interrupted."""
 
@@ -51,13 +54,13 @@ def main() -> int:
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))  # argparse wants it first
     session = Session()
     try:
-        refuse_experiment_list(sys.argv[1:])
+        refuse_experiment_list(overrides_of(sys.argv[1:]))
         with session:
             hydra.main(version_base="1.3", config_path=str(ROOT / "conf"), config_name="config")(session.cell)()
             session.sum_up()
     except ConfigError as fault:
         session.complain(str(fault), BAD_INPUT)
-    except (HydraException, OmegaConfBaseException, ValueError) as fault:
+    except UNREADABLE as fault:
         session.complain(explain_hydra(fault, sys.argv[1:]), BAD_INPUT)
     except KeyboardInterrupt:
         with contextlib.suppress(ConfigError):
@@ -202,7 +205,7 @@ class Cell:
                 config=config,
                 harness=build(config["harness"]),
                 engine=build(config["engine"]),
-                make_method=build(config["method"]),
+                make_method=factory(config["method"]),
                 budget=check_budget(config["budget"]),
                 rules=check_rules(config["rules"]),
                 run_dir=run_folder(config),
@@ -291,25 +294,35 @@ def composed(overrides: Sequence[str]) -> dict[str, Json]:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
             config = hydra.compose("config", overrides=list(overrides))
         return cast(dict[str, Json], OmegaConf.to_container(config, resolve=True))
-    except (HydraException, OmegaConfBaseException, ValueError) as fault:
+    except UNREADABLE as fault:
         raise ConfigError(explain_hydra(fault, overrides)) from None
 
 
 def overrides_of(words: Sequence[str]) -> list[str]:
     """The overrides of a command line, without its options; ``--config-dir``, by which Hydra finds what stands
-    outside ``conf``, as the override that it comes to. Raises :class:`ConfigError` for a folder that is not there."""
+    outside ``conf``, as the override that it comes to. Raises :class:`ConfigError` as :func:`refuse_added`."""
     found: list[str] = []
     left = iter(words)
     for word in left:
         option, sign, value = word.partition("=")
         if option in ("--config-dir", "-cd"):
             folder = Path(value if sign else next(left, ""))
-            if not folder.is_dir():
-                raise ConfigError(f"{option}={folder}: no such folder")
+            refuse_added(option, folder)
             found.append(f"hydra.searchpath=['file://{folder.absolute()}']")
         elif not word.startswith("-"):
             found.append(word)
     return found
+
+
+def refuse_added(option: str, folder: Path) -> None:
+    """A folder that is not there, or has a choice of the name of one of ours, which Hydra would take without a word.
+    Raises :class:`ConfigError`."""
+    if not folder.is_dir():
+        raise ConfigError(f"{option}={folder}: no such folder")
+    for group in GROUPS:
+        twice = sorted({path.stem for path in (folder / group).glob("*.yaml")} & set(choices(group)))
+        if twice:
+            raise ConfigError(f"{option}={folder}: {group}={twice[0]} is one of ours; give yours another name")
 
 
 def expanded(overrides: Sequence[str]) -> tuple[list[list[str]], list[str]]:
@@ -327,7 +340,7 @@ def expanded(overrides: Sequence[str]) -> tuple[list[list[str]], list[str]]:
             parsed = parser.parse_overrides([*swept, *(word for word in words if word not in own)])
             (batch,) = BasicSweeper.split_arguments(parsed, None)
         return batch, own
-    except (HydraException, OmegaConfBaseException, ValueError) as fault:
+    except UNREADABLE as fault:
         raise ConfigError(explain_hydra(fault, words)) from None
 
 
@@ -355,7 +368,7 @@ def cells_of(overrides: Sequence[str]) -> Iterator[tuple[list[str], dict[str, Js
                 for override in values:
                     OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
                 found = cast(dict[str, Json], OmegaConf.to_container(config, resolve=True))
-            except (HydraException, OmegaConfBaseException, ValueError) as fault:
+            except UNREADABLE as fault:
                 yield words, ConfigError(explain_hydra(fault, words))
                 continue
             except ConfigError as fault:
@@ -546,8 +559,21 @@ def check_rules(texts: Mapping[str, Json]) -> Rules:
 
 def build(config: Mapping[str, Json]) -> Any:
     """Instantiate a config's ``_target_``. Raises :class:`ConfigError` in one line, whatever went wrong."""
-    with one_line(str(config.get("id", config.get("_target_")))):
+    name = str(config.get("id", config.get("_target_")))
+    if not isinstance(config.get("_target_"), str):
+        raise ConfigError(f"{name}: _target_={config.get('_target_')}: must be the class, such as my_module.MyClass")
+    with one_line(f"{name}: _target_={config['_target_']}"):
         return hydra.utils.instantiate(dict(config), _convert_="all")
+
+
+def factory(config: Mapping[str, Json]) -> MethodFactory:
+    """What makes the method of each episode. Raises :class:`ConfigError`."""
+    if config.get("_partial_") is not True:
+        raise ConfigError(
+            f"method={config['id']}: _partial_={config.get('_partial_')}: must be true; each episode makes its own"
+        )
+    made: MethodFactory = build(config)
+    return made
 
 
 @contextlib.contextmanager
@@ -563,7 +589,14 @@ def one_line(what: str) -> Iterator[None]:
             cause = cause.__cause__
         if cause is not None:
             raise cause from None
-        raise ConfigError(f"{what}: {explain(fault)}") from fault
+        raise ConfigError(f"{what}: {explain(deepest(fault))}") from fault
+
+
+def deepest(fault: BaseException) -> BaseException:
+    """What an exception was first raised for: Hydra's own say little of why a class could not be had."""
+    while fault.__cause__ is not None:
+        fault = fault.__cause__
+    return fault
 
 
 def explain(fault: BaseException) -> str:

@@ -115,6 +115,49 @@ def test_bad_texts_and_keys_are_one_line():
     assert done.stderr == ("arcbench: method.mask='gone': must be a text with exactly these places: $command, $chars\n")
 
 
+BROKEN = {
+    "gone": (
+        "_target_: examples.nothing.Nope\n_partial_: true",
+        "broken: _target_=examples.nothing.Nope: No module named",
+    ),
+    "no_class": ("_target_: examples.letter.Nope\n_partial_: true", "broken: _target_=examples.letter.Nope: "),
+    "no_target": ("_partial_: true", "broken: _target_=None: must be the class, such as my_module.MyClass"),
+    "no_partial": (
+        "_target_: examples.observation_masking.ObservationMasking",
+        "method=broken: _partial_=None: must be true",
+    ),
+    "no_mask": ("_target_: examples.observation_masking.ObservationMasking\n_partial_: true", "argument: 'mask'"),
+    "no_yaml": ("a: b: c", "mapping values are not allowed here"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_file_of_one_s_own_that_is_wrong_is_one_line(tmp_path, fault):
+    text, said = BROKEN[fault]
+    path = tmp_path / "my conf/method/broken.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"id: broken\nvariant: null\npromise: x\n{text}\n", "utf-8")
+    words = ["--config-dir", str(tmp_path / "my conf"), "method=broken", "harness.n_tasks=1", f"results_dir={tmp_path}"]
+    done = command("-m", "arcbench", *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("arcbench: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    planned = command("-m", "arcbench.plan", *words)
+    assert planned.returncode == (0 if fault == "no_mask" else 2)  # a plan makes no method
+    assert "Traceback" not in planned.stderr
+
+
+def test_a_name_of_ours_is_refused(tmp_path):
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method/arc.yaml").write_text("id: arc\n", "utf-8")
+    for module in ("arcbench", "arcbench.plan"):
+        done = command("-m", module, "--config-dir", str(tmp_path), "method=arc")
+        assert (done.returncode, done.stderr) == (
+            2, f"arcbench: --config-dir={tmp_path}: method=arc is one of ours; give yours another name\n",
+        )  # fmt: skip
+
+
 # ----------------------------------------------------------------------------------------- the harness
 
 
