@@ -64,7 +64,9 @@ def plan(words: Sequence[str]) -> Iterable[Planned]:
         try:
             if isinstance(config, ConfigError):
                 raise config
-            runner.factory(config["method"])
+            with runner.one_line("config"):
+                runner.check_root(config)
+                runner.factory(config["method"])
             tasks = _tasks(config, sizes)
             there = finished(runner.run_folder(config) / EPISODES)
         except ConfigError as fault:
@@ -86,7 +88,6 @@ def _tasks(config: Mapping[str, Json], known: dict[str, set[str]]) -> set[str]:
     """The ids of a cell's tasks; drawn once for cells that share the harness."""
     key = repr(config["harness"])
     if key not in known:
-        runner.check_root(config)
         known[key] = {task.id for task in runner.build(config["harness"]).tasks()}
     return known[key]
 

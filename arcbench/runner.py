@@ -315,14 +315,21 @@ def overrides_of(words: Sequence[str]) -> list[str]:
 
 
 def refuse_added(option: str, folder: Path) -> None:
-    """A folder that is not there, or has a choice of the name of one of ours, which Hydra would take without a word.
-    Raises :class:`ConfigError`."""
+    """A folder that is not there, a file in it that cannot be read, and the name or id of one of ours, which Hydra
+    would take without a word. Raises :class:`ConfigError`."""
     if not folder.is_dir():
         raise ConfigError(f"{option}={folder}: no such folder")
     for group in GROUPS:
         twice = sorted({path.stem for path in (folder / group).glob("*.yaml")} & set(choices(group)))
         if twice:
             raise ConfigError(f"{option}={folder}: {group}={twice[0]} is one of ours; give yours another name")
+        for path in sorted((folder / group).glob("*.yaml")):
+            try:
+                own = yaml.safe_load(path.read_text("utf-8"))
+            except (yaml.YAMLError, ValueError) as fault:
+                raise ConfigError(f"{path}: {explain(fault)}") from None
+            if isinstance(own, dict) and own.get("id") in choices(group):
+                raise ConfigError(f"{path}: id={own['id']} is one of ours; give yours another")
 
 
 def expanded(overrides: Sequence[str]) -> tuple[list[list[str]], list[str]]:
@@ -452,7 +459,7 @@ async def run_episodes(
                 raise
             raise next(fault for fault in disk.exceptions if isinstance(fault, RunError)) from None
     for error, count in errors.most_common(3):
-        print(f"arcbench: {count} x {error}", file=sys.stderr)
+        print(f"arcbench: {count} x {' '.join(error.split())}", file=sys.stderr)
     return errors
 
 
@@ -500,8 +507,12 @@ def check_root(config: Mapping[str, Json]) -> None:
         if not isinstance(config["model"].get(key), bool):
             raise ConfigError(f"model.{key}={config['model'].get(key)}: must be true or false")
     for group in ("harness", "engine", "model", "method"):
-        if not isinstance(config[group].get("id"), str):
-            raise ConfigError(f"{group}.id={config[group].get('id')}: must be a name")
+        name = config[group].get("id")
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):  # a folder is named by it
+            raise ConfigError(f"{group}.id={name}: must be a name of letters, digits, '_', '.' and '-'")
+    variant = config["method"].get("variant", "")
+    if variant is not None and (not isinstance(variant, str) or not variant):
+        raise ConfigError(f"method.variant={variant}: must be null, or a text that tells methods of one id apart")
 
 
 def last_session(manifest: Mapping[str, Json], more: Mapping[str, Json]) -> dict[str, Json]:

@@ -127,7 +127,11 @@ BROKEN = {
         "method=broken: _partial_=None: must be true",
     ),
     "no_mask": ("_target_: examples.observation_masking.ObservationMasking\n_partial_: true", "argument: 'mask'"),
-    "no_yaml": ("a: b: c", "mapping values are not allowed here"),
+    "no_yaml": ("a: b: c", "broken.yaml: mapping values are not allowed here"),
+    "our_id": ("id: arc", "broken.yaml: id=arc is one of ours; give yours another"),
+    "no_name": ("id: a/b", "method.id=a/b: must be a name of letters, digits, '_', '.' and '-'"),
+    "number": ("variant: 5", "method.variant=5: must be null, or a text that tells methods of one id apart"),
+    "no_mapping": (None, "method=['a list']: must be one of arc, "),
 }
 
 
@@ -136,7 +140,9 @@ def test_a_file_of_one_s_own_that_is_wrong_is_one_line(tmp_path, fault):
     text, said = BROKEN[fault]
     path = tmp_path / "my conf/method/broken.yaml"
     path.parent.mkdir(parents=True)
-    path.write_text(f"id: broken\nvariant: null\npromise: x\n{text}\n", "utf-8")
+    head = "" if "id:" in (text or "") else "id: broken\n"
+    head += "" if "variant:" in (text or "") else "variant: null\n"
+    path.write_text(f"{head}promise: x\n{text}\n" if text else "- a list", "utf-8")
     words = ["--config-dir", str(tmp_path / "my conf"), "method=broken", "harness.n_tasks=1", f"results_dir={tmp_path}"]
     done = command("-m", "arcbench", *words)
     assert done.returncode == 2
