@@ -92,7 +92,7 @@ def paired_up(spec: Spec, rows: Sequence[Row], episodes: pd.DataFrame) -> Iterat
 
 
 def _pairing(a: Row, b: Row, by_run: Mapping[str, pd.DataFrame]) -> Pairing:
-    if MISSING in (a["state"], b["state"]):
+    if MISSING in (a["state"], b["state"]) or by_run.keys().isdisjoint(a["run_dirs"] + b["run_dirs"]):
         return Pairing(a=a, b=b, pairs={}, fault="")
     folders = tuple(" and ".join(row["run_dirs"]) for row in (a, b))
     try:

@@ -49,7 +49,7 @@ def load_with(root: Path | str, own: Mapping[str, Part]) -> tuple[Frames, dict[s
 
     frames = records.load(root, take_all)
     one_protocol(frames.runs)
-    return frames, {name: pd.DataFrame(columns) for name, columns in found.items()}
+    return frames, {name: records.frame(columns) for name, columns in found.items()}
 
 
 def one_protocol(runs: pd.DataFrame) -> None:

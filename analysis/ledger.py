@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ledger = read(args.runs)
         made = sheets(ledger.runs, ledger.episodes, ledger.facts, ledger.pages)
         if not made:
-            raise ConfigError(f"{args.runs}: no run here that asks an agent for a fact or about a document")
+            raise ConfigError(f"{args.runs}: no episode here, errors aside, that asks for a fact or about a document")
         for sheet in made:
             print(render.markdown(sheet))
             for path in render.write(sheet, args.tables):

@@ -39,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         episodes, calls, compactions = frames(runs_below(args.runs))
+        if episodes.empty:
+            raise RunError(f"{args.runs}: no episode here that did not end in an error; play them again")
         for harness in sorted(set(episodes["harness"])):
             sheets = (
                 spent(*(frame[frame["harness"] == harness] for frame in (episodes, calls, compactions))),

@@ -25,6 +25,7 @@ def pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["text.parse_math"] = False  # a name may hold dollar signs
     from matplotlib import pyplot
 
     return pyplot

@@ -405,8 +405,16 @@ def load(root: Path | str, take: Callable[[Run, Sequence[Part]], dict[str, Colum
                 frames[name].setdefault(column, []).extend(values)
     return Frames(
         runs=pd.DataFrame(runs, columns=[*RUN_COLUMNS, "config"]),
-        **{name: pd.DataFrame(columns) for name, columns in frames.items()},
+        **{name: frame(columns) for name, columns in frames.items()},
     )
+
+
+def frame(columns: Columns) -> pd.DataFrame:
+    """Columns as a frame. Without rows they are of type object, which joins and compares with every other; pandas would
+    take them for numbers."""
+    import pandas as pd
+
+    return pd.DataFrame(columns, dtype=None if any(columns.values()) else object)
 
 
 def _episode_row(record: Mapping[str, Json]) -> dict[str, Json]:

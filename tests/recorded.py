@@ -1,12 +1,16 @@
-"""Run folders made of letters, for tables whose cells are worked out by hand."""
+"""Run folders: made of letters, for tables whose cells are worked out by hand; or played."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from fakes import compose
+
 from arcbench.records import CALL_COLUMNS, NEEDED, RUN_COLUMNS, RunFolder
+from arcbench.runner import Cell, run_episodes
 
 OUTCOMES = {"c": ("correct", None), "w": ("wrong", None), "n": ("no_answer", "turn_limit"), "e": ("error", None)}
 
@@ -57,3 +61,13 @@ def calls_of(played: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
         | {"messages": more[2] if len(more) > 2 else (), "latency_s": 0.5}
         for number, (prompt, reply, *more) in enumerate(played, start=1)
     ]
+
+
+def cell_run(folder: Path, *words: str) -> Path:
+    """A cell of real tasks, played: its run folder."""
+    cell = Cell.compose(compose(*words, f"results_dir={folder}"))
+    with RunFolder(cell.run_dir, cell.config, cell.config["digest_ignores"]) as run_folder:
+        tasks = cell.harness.tasks()
+        run_folder.write_manifest(cell.manifest({}, cell.engine, len(tasks)))
+        asyncio.run(run_episodes(cell.setup(cell.engine), tasks, run_folder, cell.timeout_s, len(tasks)))
+    return cell.run_dir

@@ -153,6 +153,14 @@ def test_a_method_looks_the_same_in_every_figure_and_no_two_look_alike():
     assert plot.look("something_new") == plot.look("something_new")
 
 
+def test_names_are_drawn_as_they_are_written(tmp_path):
+    """A figure's text may mean mathematics, a page's markup; a variant may hold either."""
+    odd = r"v|1 $\frac{$ <b>&amp;</b>"
+    play(tmp_path, "cn", method="arc", variant=odd)
+    assert len(drawn(tmp_path)) == 5
+    assert "<!-- arc (v|1 $\\frac{$ &lt;b&gt;&amp;amp;&lt;/b&gt;) -->" in drawn(tmp_path)["accuracy_needle_accuracy"]
+
+
 def test_files_are_the_same_bytes_each_time(tmp_path):
     play(tmp_path, "cw", method="arc")
     assert drawn(tmp_path) == drawn(tmp_path)

@@ -3,7 +3,6 @@ themselves, and what holds of any agent."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +13,15 @@ from typing import Any
 import pandas as pd
 import pytest
 from bench import budget
-from fakes import FakeEngine, FakeHarness, build, compose, played, run, setup, task
+from fakes import FakeEngine, FakeHarness, build, played, run, setup, task
 from hypothesis import given
 from hypothesis import strategies as st
 from longbench import CONTEXT, row, written
+from recorded import cell_run
 
 from analysis import ledger, ledger_facts
 from analysis.ledger_facts import IN_VIEW, STATES
-from arcbench.records import RunFolder, runs_below
-from arcbench.runner import Cell, run_episodes
+from arcbench.records import runs_below
 from arcbench.transcript import messages_of
 from arcbench.types import Observation, Request
 
@@ -52,16 +51,6 @@ def states(record: Mapping[str, Any]) -> list[str]:
 def episode(record: Mapping[str, Any]) -> dict[str, Any]:
     (found,) = ledger_facts.episode_of(record)
     return found
-
-
-def cell_run(folder: Path, *words: str) -> Path:
-    """A cell of real tasks, played by the scripted reader: its run folder."""
-    cell = Cell.compose(compose(*words, f"results_dir={folder}"))
-    with RunFolder(cell.run_dir, cell.config, cell.config["digest_ignores"]) as run_folder:
-        tasks = cell.harness.tasks()
-        run_folder.write_manifest(cell.manifest({}, cell.engine, len(tasks)))
-        asyncio.run(run_episodes(cell.setup(cell.engine), tasks, run_folder, cell.timeout_s, len(tasks)))
-    return cell.run_dir
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +210,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     capsys.readouterr()
     assert ledger.main(["--runs", str(tmp_path / "runs"), "--tables", str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert error.endswith("no run here that asks an agent for a fact or about a document\n")
+    assert error.endswith("no episode here, errors aside, that asks for a fact or about a document\n")
     assert error.count("\n") == 1
 
 

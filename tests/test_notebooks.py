@@ -87,7 +87,7 @@ def test_a_notebook_runs_over_long_documents_too(documents, tmp_path, path):
         "tour": "accuracy_longbench_v2_hard_mechanism.svg",
         "why_episodes_fail": "--- the last reply ---",
         "recall_budget": "the recall budget was not swept here",
-        "vista_events": "no run of vista here",
+        "vista_events": "no episode of vista here",
         "audit": "inconsistent",
     }
     assert expected[path.stem] in printed(path, documents, tmp_path)

@@ -17,6 +17,8 @@ for run in runs_below(RUNS):
     if not run.manifest["method"].startswith("vista"):
         continue
     for record in run.episodes():
+        if record["outcome"] == "error":  # it broke, and is owed again
+            continue
         events = Counter(event["event"] for event in record["events"])
         boards = [event["tokens"] for event in record["events"] if event["event"] == "dashboard"]
         prompts = [call["prompt_tokens"] for call in record["calls"] if call["billed"] == "agent"]
@@ -26,7 +28,7 @@ for run in runs_below(RUNS):
             | {"dashboard_tokens": sum(boards), "prompt_tokens": sum(prompts)}
         )
 data = pd.DataFrame(rows)
-print(data.groupby("method").mean(numeric_only=True).round(1).to_string() if len(data) else "no run of vista here")
+print(data.groupby("method").mean(numeric_only=True).round(1).to_string() if len(data) else "no episode of vista here")
 
 # %% [markdown]
 # ## The dashboard's share of all prompt tokens
