@@ -83,6 +83,9 @@ def accuracies(rows: pd.DataFrame, stem: Path) -> list[Path]:
     panels = plot.panels(rows)
     if not panels:
         return []
+    from matplotlib.patheffects import withStroke
+
+    outline = [withStroke(linewidth=3, foreground="white")]  # on bars of every colour
     figure, axes, most = plot.bar_panels(panels)
     for axis, (title, its) in zip(axes, panels.items(), strict=False):
         for i, row in enumerate(its):
@@ -92,7 +95,9 @@ def accuracies(rows: pd.DataFrame, stem: Path) -> list[Path]:
             axis.annotate(f"{row['accuracy_pct']:.1f}", (1.01, i), xycoords=("axes fraction", "data"), va="center",
                           fontsize=8)  # fmt: skip
             if not pd.isna(low):
-                axis.plot([low, high], [i, i], color="0.4", linewidth=1.5, solid_capstyle="butt")
+                axis.plot(
+                    [low, high], [i, i], color="black", linewidth=1.2, solid_capstyle="butt", path_effects=outline
+                )
         plot.bar_rows(axis, its, most)
         axis.set_xlim(0, 100)
         axis.set_xlabel("correct, % of planned tasks")
@@ -170,8 +175,7 @@ def by_recall(rows: pd.DataFrame, runs: pd.DataFrame, stem: Path) -> list[Path]:
         axis.set_ylabel("correct, %")
         axis.set_ylim(-2, 102)
         axis.set_title(title, fontsize=9)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", fontsize=8)
+    plot.legend(figure, axes)
     return plot.save(figure, stem)
 
 
