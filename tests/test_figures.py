@@ -110,6 +110,16 @@ def test_the_recall_budget_is_drawn_where_it_was_swept_with_the_paper_s_points(t
     assert points(runs / "a") == [(4.0, 92.5), (8.0, 93.2), (16.0, 99.1), (32.0, 99.4)]
 
 
+def test_the_legend_of_a_recall_figure_names_the_lines_of_every_panel(tmp_path):
+    for model, method in (("qwen3-8b", "arc"), ("qwen3-32b", "vista")):
+        for recall, chars in (("4k_2k", 4000), ("16k_8k", 16000)):
+            own = {"budget": {"recall_budget_chars": chars}}
+            paper_run(tmp_path / "runs" / f"{model}{chars}", "cw", recall=recall, own=own, model=model, method=method)
+    svg = drawn(tmp_path)["recall_needle_accuracy"]
+    assert "<!-- arc -->" in svg
+    assert "<!-- vista -->" in svg
+
+
 @pytest.mark.parametrize("other", [{"profile": "strict"}, {"model": "qwen3-32b"}, {"engine": "scripted"}])
 def test_the_paper_s_points_stand_beside_nothing_else(tmp_path, other):
     paper_run(tmp_path, "ccw", **other)
