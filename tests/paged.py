@@ -169,3 +169,8 @@ def action_of(command: str) -> Action:
     """A command as the loop reads it."""
     name, *rest = command.split(None, 1) or [""]
     return Action(name, rest[0] if rest else "", command)
+
+
+def letters(size: int, letter: str = "x") -> str:
+    """An observation of so many tokens."""
+    return letter * size
