@@ -70,7 +70,7 @@ def _complain(line: object, status: int) -> int:
 
 def chosen(overrides: Sequence[str], settings: Settings) -> Asked:
     """The engine that the overrides choose, not started. Raises :class:`ConfigError`."""
-    from arcbench.runner import make_engine  # the one place that knows Hydra
+    from arcbench.runner.building import make_engine  # the one place that knows Hydra
 
     engine, config = make_engine([*settings.overrides, *overrides])
     if engine.id in NO_MODEL:

@@ -2,7 +2,7 @@
 
 import sys
 
-from arcbench.runner import main
+from arcbench.runner.session import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,10 +12,13 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from arcbench import cells, runner
+from arcbench import cells
 from arcbench.progress import Finished
 from arcbench.records import EPISODES, digest, finished
-from arcbench.runner import BAD_INPUT, DONE
+from arcbench.runner.building import build, check_root, factory, one_line
+from arcbench.runner.cell import run_folder
+from arcbench.runner.overrides import cells_of
+from arcbench.runner.session import BAD_INPUT, DONE
 from arcbench.types import ConfigError, Json
 
 
@@ -59,16 +62,16 @@ def plan(words: Sequence[str]) -> Iterable[Planned]:
     """Every cell of a command line, in the order in which they would run. Raises :class:`ConfigError` for what Hydra
     cannot read."""
     sizes: dict[str, set[str]] = {}
-    for own, config in runner.cells_of(words):
+    for own, config in cells_of(words):
         named = " ".join(own)
         try:
             if isinstance(config, ConfigError):
                 raise config
-            with runner.one_line("config"):
-                runner.check_root(config)
-                runner.factory(config["method"])
+            with one_line("config"):
+                check_root(config)
+                factory(config["method"])
             tasks = _tasks(config, sizes)
-            there = finished(runner.run_folder(config) / EPISODES)
+            there = finished(run_folder(config) / EPISODES)
         except ConfigError as fault:
             yield Planned(words=named, fault=str(fault))
             continue
@@ -88,7 +91,7 @@ def _tasks(config: Mapping[str, Json], known: dict[str, set[str]]) -> set[str]:
     """The ids of a cell's tasks; drawn once for cells that share the harness."""
     key = repr(config["harness"])
     if key not in known:
-        known[key] = {task.id for task in runner.build(config["harness"]).tasks()}
+        known[key] = {task.id for task in build(config["harness"]).tasks()}
     return known[key]
 
 

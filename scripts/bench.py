@@ -31,13 +31,13 @@ from typing import Any
 
 import orjson
 
-from arcbench import runner
 from arcbench.engines.chat import Chat, Tokenizer
 from arcbench.engines.mock import MockEngine
 from arcbench.episode import play
 from arcbench.provenance import git_state, versions
 from arcbench.records import EPISODES, RunFolder
-from arcbench.runner import Cell
+from arcbench.runner.cell import Cell
+from arcbench.runner.overrides import composed
 from arcbench.types import Reply, Request
 from harness.longbench_rows import COLUMNS
 
@@ -128,7 +128,7 @@ def cell_of(document: Path, method: str, turns: int, *, window: int, delay_s: fl
         f"harness.chunk_chars={CHUNK_CHARS}",
         "budget.force_at_calls=[]", f"budget.window_tokens={window}", f"budget.presentation_limit_chars={CHUNK_CHARS}",
     ]  # fmt: skip
-    return Cell.compose(dict(runner.composed(overrides)))
+    return Cell.compose(dict(composed(overrides)))
 
 
 class Counted:

@@ -22,9 +22,9 @@ from typing import Any
 import orjson
 from tqdm import tqdm
 
-from arcbench import runner
 from arcbench.episode import play
-from arcbench.runner import Cell
+from arcbench.runner import overrides
+from arcbench.runner.cell import Cell
 from arcbench.types import Action, ConfigError
 from harness.longbench_rows import COLUMNS, Row
 from harness.longbench_v2 import LongBench
@@ -149,7 +149,7 @@ def composed(data: str, delivery: str, method: str) -> tuple[LongBench, Cell]:
         f"method={method}",
         "budget.force_at_calls=[]",
     ]
-    cell = Cell.compose(runner.composed([*words, f"harness.data_files='{data}'"]))
+    cell = Cell.compose(overrides.composed([*words, f"harness.data_files='{data}'"]))
     assert isinstance(cell.harness, LongBench)
     return cell.harness, cell
 

@@ -23,7 +23,7 @@ import yaml
 
 from analysis.roofline import Roofline, Switches
 from analysis.roofline_facts import BYTES, Hardware, ModelFacts
-from arcbench import runner
+from arcbench.runner.building import make_engine
 from arcbench.types import ConfigError, Engine, EngineError, Message, Reply, Request
 
 ROUNDS = 3
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/bench/hardware.yaml"), help="file to write")
     args, overrides = parser.parse_known_args(argv)
     try:
-        engine, config = runner.make_engine(overrides)
+        engine, config = make_engine(overrides)
         found = asyncio.run(measure(engine, config))
     except (ConfigError, EngineError) as fault:
         print(f"calibrate_engine: {fault}", file=sys.stderr)

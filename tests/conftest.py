@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from probes import SMALL
 
 from arcbench.records import RunFolder
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 
 # on a loaded machine an example may take long; that says nothing about the code
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,7 +10,7 @@ from typing import Any
 from fakes import compose
 
 from arcbench.records import CALL_COLUMNS, NEEDED, RUN_COLUMNS, RunFolder
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 
 OUTCOMES = {"c": ("correct", None), "w": ("wrong", None), "n": ("no_answer", "turn_limit"), "e": ("error", None)}
 

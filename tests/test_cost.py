@@ -17,7 +17,7 @@ from scipy import stats
 from analysis import cost
 from analysis.cost import Prices
 from arcbench.records import RunFolder
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 from arcbench.types import ConfigError
 
 PAPER = Path(__file__).resolve().parents[2] / "shared" / "paper"

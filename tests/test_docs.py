@@ -11,7 +11,7 @@ import pytest
 from fakes import compose
 
 from arcbench.episode import play
-from arcbench.runner import Cell
+from arcbench.runner.cell import Cell
 from arcbench.types import NoAnswer
 
 ROOT = Path(__file__).resolve().parent.parent

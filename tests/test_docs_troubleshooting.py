@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from fakes import compose
 
-from arcbench import runner
 from arcbench.records import flatten
+from arcbench.runner.overrides import GROUPS, choices
 from arcbench.types import NoAnswer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,7 +71,7 @@ def test_every_command_and_choice_on_the_page_exists():
         )
         for key in flatten(compose(*words))
     }
-    keys |= set(runner.GROUPS) | {"hydra/launcher"}
+    keys |= set(GROUPS) | {"hydra/launcher"}
     named = set(re.findall(r"`(?:[^`]* )?([a-z_]+(?:[./][a-z_]+)*)=[^`]*`", PAGE)) - {
         "key",
         "a",
@@ -101,9 +101,9 @@ def test_every_command_says_what_it_is_for_and_stands_in_the_readme(name):
 def test_the_help_of_a_run_lists_every_choice():
     done = subprocess.run([sys.executable, "-m", "arcbench", "--help"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0
-    for group in runner.GROUPS:
-        assert f"\n{group}: {', '.join(runner.choices(group))}\n" in done.stdout
-    others = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()} - {*runner.GROUPS, "hydra"}
+    for group in GROUPS:
+        assert f"\n{group}: {', '.join(choices(group))}\n" in done.stdout
+    others = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()} - {*GROUPS, "hydra"}
     told = re.search(r"Choices \((.*) are of analyses", done.stdout)
     assert told
     assert set(re.split(", | and ", told[1])) == others

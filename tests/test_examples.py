@@ -15,9 +15,9 @@ from bench import PREFIX, Bench, budget, turn
 from fakes import compose
 
 from analysis import arc_tables, cost, figures, ledger, overhead, serving, tables
-from arcbench import runner
 from arcbench.records import load
-from arcbench.runner import Cell
+from arcbench.runner.cell import Cell
+from arcbench.runner.overrides import cells_of
 from arcbench.types import Action, ConfigError
 from examples.observation_masking import ObservationMasking
 
@@ -173,7 +173,7 @@ def letter(**changes: Any) -> Any:
 
 
 def composed(*words: str) -> dict[str, Any]:
-    (_, config), = runner.cells_of([*CONF, *words])  # fmt: skip
+    (_, config), = cells_of([*CONF, *words])  # fmt: skip
     if isinstance(config, ConfigError):
         raise config
     return config

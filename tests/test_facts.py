@@ -15,7 +15,7 @@ from fakes import compose
 from analysis import facts
 from analysis.facts import WITHOUT_RECOVERY, Settings, State, state_of
 from arcbench.records import RunFolder
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 from arcbench.types import ConfigError
 
 CHECK = Path(__file__).parents[1] / "conf/theory/facts.yaml"

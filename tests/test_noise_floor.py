@@ -18,7 +18,7 @@ from statsmodels.stats.proportion import proportion_confint
 from analysis import compare
 from analysis.flips import flips, noise
 from analysis.noise_floor import main
-from arcbench.runner import Cell
+from arcbench.runner.cell import Cell
 
 
 def floor(capsys: pytest.CaptureFixture[str], runs: Path, name: str = "noise_floor") -> pd.DataFrame:

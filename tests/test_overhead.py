@@ -12,7 +12,7 @@ from fakes import compose
 
 from analysis import overhead
 from arcbench.records import RunFolder, runs_below
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 
 # A record of four messages of the task and one turn, a citation of 7 tokens, a recalled body and a catalog page.
 MESSAGES = [("system", 10), ("user", 20), ("assistant", 3), ("user", 100), ("user", 7), ("user", 50), ("user", 40)]

@@ -17,7 +17,7 @@ from probes import COMMITTED, EIGHT, TABLE5, asked, asks_of, settings
 
 from analysis import perception, probe_scores
 from analysis.probe import Settings
-from arcbench.runner import make_engine
+from arcbench.runner.building import make_engine
 from arcbench.types import ConfigError, EngineError, Message, Reply, Request
 
 # ------------------------------------------------------------------------------------------- the run

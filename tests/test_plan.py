@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from arcbench import cells, plan, runner
+from arcbench import cells, plan
 from arcbench.cells import End
+from arcbench.runner.cell import Cell
+from arcbench.runner.overrides import cells_of, composed
+from arcbench.runner.session import Session
 from arcbench.types import ConfigError
 
 SMALL = ["harness.profile=paper", "harness.noise_lines_per_side=5", "harness.n_tasks=2"]
@@ -33,11 +36,11 @@ def planned(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[
     ],
 )
 def test_each_cell_has_the_config_that_hydra_composes(words):
-    made = list(runner.cells_of(["-m", *words]))
+    made = list(cells_of(["-m", *words]))
     assert len(made) > 1
     for own, config in made:
         experiment = [word for word in words if word.startswith("experiment=")]
-        assert config == runner.composed([*experiment, *own])
+        assert config == composed([*experiment, *own])
 
 
 def test_what_is_owed_and_what_it_takes(tmp_path, capsys):
@@ -48,9 +51,9 @@ def test_what_is_owed_and_what_it_takes(tmp_path, capsys):
     assert total == (
         "2 cells, 4 episodes owed, about 0 tokens, and those of 2 cells whose method has no finished episode yet"
     )
-    with runner.Session() as session:
-        _, config = next(iter(runner.cells_of([*words, "seed=1"])))
-        session._loop.run(session._run(runner.Cell.compose(config)))
+    with Session() as session:
+        _, config = next(iter(cells_of([*words, "seed=1"])))
+        session._loop.run(session._run(Cell.compose(config)))
     status, rows, total, _ = planned(capsys, *words, "seed=1,2")
     assert [row[-4:-1] for row in rows] == [["2", "2", "0"], ["2", "0", "2"]]
     # the other seed's episodes are as large as this one's
@@ -95,7 +98,7 @@ def test_bad_input_gets_one_line(capsys, word, said):
 
 
 def test_a_fault_of_one_composition_is_told_for_each_of_its_cells():
-    found = [config for _, config in runner.cells_of(["method=arc,arx", "seed=1,2"])]
+    found = [config for _, config in cells_of(["method=arc,arx", "seed=1,2"])]
     assert [isinstance(config, ConfigError) for config in found] == [False, False, True, True]
 
 

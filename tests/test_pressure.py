@@ -13,7 +13,7 @@ from fakes import compose
 
 from analysis import pressure
 from arcbench.records import RunFolder
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 
 
 def shown(form: str, blocks: int, away: int, tokens: int, after_call: int = 1) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from arcbench.records import (
     read_episodes,
     repair,
 )
-from arcbench.runner import run_episodes
+from arcbench.runner.cell import run_episodes
 from arcbench.types import ConfigError, EngineError, Request
 
 ROOT = Path(__file__).parents[1]

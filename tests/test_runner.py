@@ -20,7 +20,7 @@ from fakes import compose
 from longbench import row, written
 
 from arcbench.records import RunFolder, read_episodes
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -342,7 +342,7 @@ def test_ctrl_c_stops_an_engine_that_never_waits(tmp_path):
 def test_a_disk_that_fills_up_is_one_line_and_keeps_what_is_whole(tmp_path):
     limit = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
     limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); "
-    code = limit + "from arcbench.runner import main; sys.exit(main())"
+    code = limit + "from arcbench.runner.session import main; sys.exit(main())"
     words = ("method=sliding_window", "harness.n_tasks=30", f"results_dir={tmp_path / 'runs'}")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True)

@@ -414,7 +414,8 @@ def test_a_server_that_never_answers_is_not_waited_for_as_long_as_for_a_reply() 
 
 
 def test_it_is_a_choice_of_the_command_line(tmp_path: Path) -> None:
-    from arcbench import runner
+    from arcbench.runner.building import build
+    from arcbench.runner.overrides import composed
 
-    config = runner.composed(["engine=server", "model=qwen3-8b", "engine.url=http://localhost:1/v1"])
-    assert isinstance(runner.build(config["engine"]), ServerEngine)
+    config = composed(["engine=server", "model=qwen3-8b", "engine.url=http://localhost:1/v1"])
+    assert isinstance(build(config["engine"]), ServerEngine)

@@ -16,7 +16,7 @@ from longbench import row, written
 
 from arcbench.engines.vllm import VLLMEngine
 from arcbench.records import RunFolder, read_episodes
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 from arcbench.transcript import messages_of
 from arcbench.types import ConfigError, ContextOverflow, EngineError, Message, Reply, Request
 

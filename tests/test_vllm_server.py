@@ -18,7 +18,7 @@ from test_vllm import WEIGHTS, WINDOW, prompt_of, request
 
 from arcbench.engines.server import ServerEngine
 from arcbench.records import RunFolder, read_episodes
-from arcbench.runner import Cell, run_episodes
+from arcbench.runner.cell import Cell, run_episodes
 from arcbench.types import ConfigError
 
 pytestmark = pytest.mark.vllm
